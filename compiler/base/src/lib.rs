@@ -1,0 +1,1 @@
+//! oaaxc-base: not yet written.

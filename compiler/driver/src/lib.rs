@@ -1,0 +1,1 @@
+//! oaaxc: not yet written.

@@ -1,0 +1,1 @@
+//! oaaxc-ir: not yet written.

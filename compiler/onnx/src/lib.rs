@@ -1,0 +1,1 @@
+//! oaaxc-onnx: not yet written.

@@ -1,0 +1,1 @@
+//! oaaxc-ops: not yet written.

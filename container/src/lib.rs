@@ -1,0 +1,1 @@
+//! oaaxc-container: not yet written.

@@ -1,0 +1,1 @@
+//! oaaxc-passes: not yet written.

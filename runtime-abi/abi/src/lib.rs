@@ -1,0 +1,1 @@
+//! oaax-abi: not yet written.

@@ -1,0 +1,1 @@
+//! oaax-core: not yet written.

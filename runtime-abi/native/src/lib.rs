@@ -1,0 +1,1 @@
+//! oaaxc-rt: not yet written.

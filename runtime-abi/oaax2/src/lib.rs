@@ -1,0 +1,1 @@
+//! oaax2-runtime: not yet written.

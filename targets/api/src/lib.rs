@@ -1,0 +1,1 @@
+//! oaaxc-target-api: not yet written.

@@ -1,0 +1,1 @@
+//! oaaxc-target-cpu: not yet written.

@@ -1,0 +1,1 @@
+//! oaaxc-emit: not yet written.

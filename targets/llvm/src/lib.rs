@@ -1,0 +1,1 @@
+//! oaaxc-llvm: not yet written.

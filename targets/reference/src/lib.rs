@@ -1,0 +1,1 @@
+//! oaaxc-target-reference: not yet written.

@@ -1,0 +1,1 @@
+//! oaaxc-conformance: not yet written.
