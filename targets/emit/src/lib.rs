@@ -1,1 +1,3 @@
-//! oaaxc-emit: not yet written.
+//! oaaxc-emit: what all targets share when they print MLIR text.
+
+pub mod math;

@@ -1,1 +1,11 @@
-//! oaaxc-llvm: not yet written.
+//! MLIR text in, linked code object out: the only room that names melior, inkwell, llvm-sys and lld.
+
+mod codegen;
+mod compile;
+mod error;
+mod level;
+mod lower;
+
+pub use compile::{Form, compile_form, compile_module, emit_asm, emit_llvm_ir};
+pub use error::{BackendError, Stage};
+pub use level::{Level, Output};

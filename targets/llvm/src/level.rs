@@ -1,0 +1,160 @@
+//! A machine level as data: everything LLVM must know about the machine code is made for.
+//!
+//! A new machine is a new value of [`Level`], never a new branch in the compiler below. Two equal levels
+//! give equal code; a level is part of every cache key.
+
+use inkwell::targets::TargetMachine;
+
+/// What comes out of the code generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// A relocatable ELF object (or a SPIR-V binary).
+    Object,
+    /// Assembly text: PTX.
+    Assembly,
+}
+
+/// A machine level.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// LLVM target triple.
+    pub triple: String,
+    /// LLVM cpu name: `x86-64-v3`, `gfx942`, `sm_80`, …
+    pub cpu: String,
+    /// LLVM feature string, `+a,-b`; may be empty.
+    pub features: String,
+    /// LLVM ABI name; empty is the triple's default. RISC-V needs `lp64d`.
+    pub abi: String,
+    /// Bits of the widest vector that loops are vectorised to; 0 leaves it to LLVM.
+    pub prefer_vector_width: u32,
+    /// What the code generator writes.
+    pub output: Output,
+}
+
+const LINUX_X86: &str = "x86_64-unknown-linux-gnu";
+
+impl Level {
+    /// x86-64-v2: SSE4.2, no AVX, no FMA, no half conversions.
+    pub fn x86_64_v2() -> Level {
+        Level::elf(LINUX_X86, "x86-64-v2", "", "", 128)
+    }
+
+    /// x86-64-v3: AVX2, FMA, F16C.
+    pub fn x86_64_v3() -> Level {
+        Level::elf(LINUX_X86, "x86-64-v3", "", "", 256)
+    }
+
+    /// x86-64-v4: AVX-512 F, BW, CD, DQ, VL, with whole 512-bit vectors.
+    pub fn x86_64_v4() -> Level {
+        Level::elf(LINUX_X86, "x86-64-v4", "", "", 512)
+    }
+
+    /// The processor we run on, and only that.
+    pub fn native() -> Level {
+        let cpu = TargetMachine::get_host_cpu_name().to_string();
+        let features = TargetMachine::get_host_cpu_features().to_string();
+        let width = if features.split(',').any(|f| f == "+avx512f") {
+            512
+        } else {
+            0
+        };
+        let triple = TargetMachine::get_default_triple()
+            .as_str()
+            .to_string_lossy()
+            .into_owned();
+        let abi = if triple.starts_with("riscv64") {
+            "lp64d"
+        } else {
+            ""
+        };
+        Level::elf(&triple, &cpu, &features, abi, width)
+    }
+
+    /// AArch64 with Advanced SIMD; `cpu` as LLVM spells it (`generic`, `neoverse-v1`, …).
+    pub fn aarch64(cpu: &str, features: &str) -> Level {
+        Level::elf("aarch64-unknown-linux-gnu", cpu, features, "", 0)
+    }
+
+    /// RV64GC, hard-float ABI; `features` may add `+v`.
+    pub fn riscv64(features: &str) -> Level {
+        let base = "+m,+a,+f,+d,+c";
+        let features = if features.is_empty() {
+            base.into()
+        } else {
+            format!("{base},{features}")
+        };
+        Level::elf(
+            "riscv64-unknown-linux-gnu",
+            "generic-rv64",
+            &features,
+            "lp64d",
+            0,
+        )
+    }
+
+    /// An AMD GPU, `chip` as `gfx942`.
+    pub fn amdgcn(chip: &str) -> Level {
+        Level::elf("amdgcn-amd-amdhsa", chip, "", "", 0)
+    }
+
+    /// An NVIDIA GPU, `chip` as `sm_80`, `ptx` as `+ptx80`; the output is PTX text.
+    pub fn nvptx(chip: &str, ptx: &str) -> Level {
+        Level {
+            output: Output::Assembly,
+            ..Level::elf("nvptx64-nvidia-cuda", chip, ptx, "", 0)
+        }
+    }
+
+    /// OpenCL-flavoured SPIR-V 1.0, a binary.
+    pub fn spirv() -> Level {
+        Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0)
+    }
+
+    fn elf(triple: &str, cpu: &str, features: &str, abi: &str, width: u32) -> Level {
+        Level {
+            triple: triple.into(),
+            cpu: cpu.into(),
+            features: features.into(),
+            abi: abi.into(),
+            prefer_vector_width: width,
+            output: Output::Object,
+        }
+    }
+
+    /// The fields as strings, in order: the wire form and the form that is hashed.
+    pub(crate) fn fields(&self) -> [String; 6] {
+        let output = match self.output {
+            Output::Object => "object",
+            Output::Assembly => "assembly",
+        };
+        [
+            self.triple.clone(),
+            self.cpu.clone(),
+            self.features.clone(),
+            self.abi.clone(),
+            self.prefer_vector_width.to_string(),
+            output.into(),
+        ]
+    }
+
+    /// The inverse of [`Level::fields`].
+    pub(crate) fn from_fields(fields: &[String]) -> Option<Level> {
+        let [triple, cpu, features, abi, width, output] = fields else {
+            return None;
+        };
+        let output = match output.as_str() {
+            "object" => Output::Object,
+            "assembly" => Output::Assembly,
+            _ => return None,
+        };
+        let prefer_vector_width = width.parse().ok()?;
+        Some(Level {
+            triple: triple.clone(),
+            cpu: cpu.clone(),
+            features: features.clone(),
+            abi: abi.clone(),
+            prefer_vector_width,
+            output,
+        })
+    }
+}
