@@ -29,6 +29,8 @@ pub struct Level {
     pub prefer_vector_width: u32,
     /// What the code generator writes.
     pub output: Output,
+    /// Whether objects are linked with our hidden support module (memcpy, fmod, half conversions, …).
+    pub support: bool,
 }
 
 const LINUX_X86: &str = "x86_64-unknown-linux-gnu";
@@ -94,7 +96,10 @@ impl Level {
 
     /// An AMD GPU, `chip` as `gfx942`.
     pub fn amdgcn(chip: &str) -> Level {
-        Level::elf("amdgcn-amd-amdhsa", chip, "", "", 0)
+        Level {
+            support: false,
+            ..Level::elf("amdgcn-amd-amdhsa", chip, "", "", 0)
+        }
     }
 
     /// An NVIDIA GPU, `chip` as `sm_80`, `ptx` as `+ptx80`; the output is PTX text.
@@ -107,7 +112,10 @@ impl Level {
 
     /// OpenCL-flavoured SPIR-V 1.0, a binary.
     pub fn spirv() -> Level {
-        Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0)
+        Level {
+            support: false,
+            ..Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0)
+        }
     }
 
     fn elf(triple: &str, cpu: &str, features: &str, abi: &str, width: u32) -> Level {
@@ -118,11 +126,14 @@ impl Level {
             abi: abi.into(),
             prefer_vector_width: width,
             output: Output::Object,
+            support: true,
         }
     }
 
+    pub(crate) const FIELDS: usize = 7;
+
     /// The fields as strings, in order: the wire form and the form that is hashed.
-    pub(crate) fn fields(&self) -> [String; 6] {
+    pub(crate) fn fields(&self) -> [String; Level::FIELDS] {
         let output = match self.output {
             Output::Object => "object",
             Output::Assembly => "assembly",
@@ -134,12 +145,13 @@ impl Level {
             self.abi.clone(),
             self.prefer_vector_width.to_string(),
             output.into(),
+            self.support.to_string(),
         ]
     }
 
     /// The inverse of [`Level::fields`].
     pub(crate) fn from_fields(fields: &[String]) -> Option<Level> {
-        let [triple, cpu, features, abi, width, output] = fields else {
+        let [triple, cpu, features, abi, width, output, support] = fields else {
             return None;
         };
         let output = match output.as_str() {
@@ -148,6 +160,7 @@ impl Level {
             _ => return None,
         };
         let prefer_vector_width = width.parse().ok()?;
+        let support = support.parse().ok()?;
         Some(Level {
             triple: triple.clone(),
             cpu: cpu.clone(),
@@ -155,6 +168,7 @@ impl Level {
             abi: abi.clone(),
             prefer_vector_width,
             output,
+            support,
         })
     }
 }

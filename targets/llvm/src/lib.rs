@@ -2,10 +2,14 @@
 
 mod codegen;
 mod compile;
+mod elf;
 mod error;
 mod level;
+mod link;
 mod lower;
+mod support;
 
 pub use compile::{Form, compile_form, compile_module, emit_asm, emit_llvm_ir};
 pub use error::{BackendError, Stage};
 pub use level::{Level, Output};
+pub use link::link;
