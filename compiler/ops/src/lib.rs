@@ -1,9 +1,30 @@
-//! The operators: what ONNX says about each, and what we do with it.
+//! The open operator table: one file per operator or family, in ONNX's own groups.
 //!
-//! `schema` and `functions` are generated from the `onnx` package by `scripts/make-schema`.
+//! Adding an operator costs its file and its line in the group's list. Nothing outside this crate
+//! matches on an operator's name. `schema` and `functions` are generated from the ONNX package by
+//! `scripts/make-schema`.
 
 #[rustfmt::skip]
 pub mod functions;
+pub mod math;
+pub mod nn;
 #[rustfmt::skip]
 pub mod schema;
 pub mod schema_types;
+pub mod tensor;
+
+use oaaxc_ir::op::OpDef;
+
+/// Every group, each a list of operators.
+static GROUPS: &[&[&OpDef]] = &[math::OPS, nn::OPS, tensor::OPS];
+
+/// Every operator, in the order of the groups.
+pub fn all() -> impl Iterator<Item = &'static OpDef> {
+    GROUPS.iter().flat_map(|group| group.iter().copied())
+}
+
+/// The operator with this domain (`""` or `ai.onnx` for the default one) and name.
+pub fn find(domain: &str, name: &str) -> Option<&'static OpDef> {
+    let domain = if domain == "ai.onnx" { "" } else { domain };
+    all().find(|op| op.domain == domain && op.name == name)
+}
