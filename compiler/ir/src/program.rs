@@ -175,6 +175,31 @@ impl Program {
         }
         walk(&self.body, f);
     }
+    /// Rewrites every expression of the host program and of its kernels (not the slots' sizes).
+    pub fn map_exprs(&mut self, f: &mut dyn FnMut(&Expr) -> Expr) {
+        fn walk(list: &mut [Instr], f: &mut dyn FnMut(&Expr) -> Expr) {
+            for instr in list {
+                match instr {
+                    Instr::Launch(launch) => launch.kernel.map_exprs(f),
+                    Instr::Let { value, .. } => *value = f(value),
+                    Instr::Read { index, .. } => *index = f(index),
+                    Instr::Write { values, .. } => values.iter_mut().for_each(|e| *e = f(e)),
+                    Instr::Check { holds, .. } => *holds = f(holds),
+                    Instr::Alias { .. } | Instr::Alloc { .. } => {}
+                    Instr::If { condition, then, otherwise } => {
+                        *condition = f(condition);
+                        walk(then, f);
+                        walk(otherwise, f);
+                    }
+                    Instr::Loop { trips, body, .. } => {
+                        *trips = f(trips);
+                        walk(body, f);
+                    }
+                }
+            }
+        }
+        walk(&mut self.body, f);
+    }
     /// Every launch, in order.
     pub fn launches(&self) -> Vec<&Launch> {
         let mut all: Vec<&Launch> = Vec::new();

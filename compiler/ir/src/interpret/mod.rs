@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use oaaxc_base::SideTable;
 
 use crate::expr::{Expr, SymId};
-use crate::interpret::kernel::{Memory, place, storage_len};
+use crate::interpret::kernel::{Memory, storage_len};
 use crate::kernel::Layout;
 use crate::program::{Instr, Program, SlotId, SlotKind};
 use crate::scalar::Scalar;
-use crate::tensor::{Coordinates, Tensor};
+use crate::tensor::Tensor;
 
 /// Why a run stopped.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,12 +59,33 @@ pub fn store(tensor: &Tensor, layout: &Layout) -> Vec<u8> {
     let size = tensor.dtype.size();
     let mut out = vec![0; storage_len(layout, &dims, tensor.dtype)];
     let source = tensor.to_bytes();
-    for (i, c) in Coordinates::new(&tensor.dims).enumerate() {
-        let index: Vec<i64> = c.iter().map(|&x| x as i64).collect();
-        let at = place(layout, &dims, &index).expect("coordinates lie inside");
-        out[at * size..(at + 1) * size].copy_from_slice(&source[i * size..(i + 1) * size]);
-    }
+    // The position is a sum of one part per dim, so a table per dim holds all there is to compute.
+    let parts: Vec<Vec<usize>> = (0..dims.len()).map(|d| layout.parts(&dims, d)).collect();
+    let mut elements = source.chunks_exact(size);
+    scatter(&parts, 0, &mut elements, &mut out, size);
     out
+}
+
+/// Writes the elements of row-major order to the sums of their dims' parts.
+fn scatter(parts: &[Vec<usize>], base: usize, elements: &mut std::slice::ChunksExact<u8>, out: &mut [u8], size: usize) {
+    match parts {
+        [] => {
+            if let Some(element) = elements.next() {
+                out[base * size..(base + 1) * size].copy_from_slice(element);
+            }
+        }
+        [last] => {
+            for (part, element) in last.iter().zip(elements) {
+                let at = (base + part) * size;
+                out[at..at + size].copy_from_slice(element);
+            }
+        }
+        [first, rest @ ..] => {
+            for part in first {
+                scatter(rest, base + part, elements, out, size);
+            }
+        }
+    }
 }
 
 struct Run<'a> {

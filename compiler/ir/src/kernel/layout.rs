@@ -47,6 +47,18 @@ impl Layout {
     pub fn elements(&self, dims: &[Expr]) -> Expr {
         Expr::product(&self.physical_dims(dims))
     }
+    /// What each coordinate of one dim adds to the linear position: positions are sums over the dims.
+    pub fn parts(&self, dims: &[i64], dim: usize) -> Vec<usize> {
+        let all: Vec<Expr> = dims.iter().map(|&d| d.into()).collect();
+        let mut index = vec![Expr::constant(0); dims.len()];
+        let mut parts = Vec::new();
+        for i in 0..dims[dim].max(0) {
+            index[dim] = i.into();
+            let at = self.offset(&all, &index).as_const().expect("sizes and index are numbers");
+            parts.push(usize::try_from(at).expect("positions are not negative"));
+        }
+        parts
+    }
     fn tile_of(&self, dim: usize) -> Option<&Tile> {
         self.tiles.iter().find(|t| t.dim == dim)
     }

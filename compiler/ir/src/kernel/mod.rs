@@ -8,6 +8,7 @@
 //! What must never be here: operators' names, targets, tiles, threads.
 
 mod body;
+mod buffers;
 mod canonical;
 mod layout;
 mod print;

@@ -1,0 +1,4 @@
+//! Passes over the typed graph.
+
+pub mod dead;
+pub mod fold;

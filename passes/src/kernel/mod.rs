@@ -1,0 +1,9 @@
+//! Passes over the lowered program of one target.
+
+pub mod encode;
+pub mod fuse;
+pub mod inline;
+pub mod intern;
+pub mod pack;
+pub mod resolve;
+pub mod uses;
