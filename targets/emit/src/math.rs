@@ -5,7 +5,16 @@
 //! branches, reads a table or rounds other than to nearest even; infinities, NaN, signed zeros and
 //! subnormal numbers come out as C99 Annex F says. Measured errors: `docs/math.md`.
 
+mod builder;
+mod coefficients;
+mod error_function;
+mod exponential;
+mod logarithm;
+mod trigonometric;
+
 use std::fmt::Write;
+
+use builder::Cx;
 
 /// A float element type and a vector width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,67 +111,136 @@ pub enum Function {
     Softplus,
 }
 
+impl Function {
+    /// Every function, in the order of the documentation.
+    #[rustfmt::skip] // A list.
+    pub const ALL: [Function; 29] = [
+        Function::Abs, Function::Sqrt, Function::Rsqrt, Function::Floor, Function::Ceil, Function::Trunc,
+        Function::RoundEven, Function::Exp, Function::Exp2, Function::Expm1, Function::Log, Function::Log2,
+        Function::Log1p, Function::Sin, Function::Cos, Function::Tan, Function::Asin, Function::Acos,
+        Function::Atan, Function::Sinh, Function::Cosh, Function::Tanh, Function::Asinh, Function::Acosh,
+        Function::Atanh, Function::Erf, Function::Erfc, Function::Sigmoid, Function::Softplus,
+    ];
+}
+
 /// Appends `f(x)` for `x` of type `ty`; answers the result's name.
 pub fn unary(b: &mut Body, f: Function, x: &str, ty: &FloatType) -> String {
-    let name = match f {
-        Function::Abs => "absf",
-        Function::Sqrt => "sqrt",
-        Function::Floor => "floor",
-        Function::Ceil => "ceil",
-        Function::Trunc => "trunc",
-        Function::RoundEven => "roundeven",
-        Function::Exp => "exp",
-        Function::Exp2 => "exp2",
-        Function::Expm1 => "expm1",
-        Function::Log => "log",
-        Function::Log2 => "log2",
-        Function::Log1p => "log1p",
-        Function::Sin => "sin",
-        Function::Cos => "cos",
-        Function::Tan => "tan",
-        Function::Asin => "asin",
-        Function::Acos => "acos",
-        Function::Atan => "atan",
-        Function::Sinh => "sinh",
-        Function::Cosh => "cosh",
-        Function::Tanh => "tanh",
-        Function::Asinh => "asinh",
-        Function::Acosh => "acosh",
-        Function::Atanh => "atanh",
-        Function::Erf => "erf",
-        Function::Erfc => "erfc",
-        Function::Rsqrt => "rsqrt",
-        Function::Sigmoid => {
-            let n = op(b, &format!("arith.negf {x}"), &ty.text());
-            let e = unary(b, Function::Exp, &n, ty);
-            let one = constant(b, 1.0, ty);
-            let d = op(b, &format!("arith.addf {one}, {e}"), &ty.text());
-            return op(b, &format!("arith.divf {one}, {d}"), &ty.text());
-        }
-        Function::Softplus => {
-            let e = unary(b, Function::Exp, x, ty);
-            return unary(b, Function::Log1p, &e, ty);
-        }
+    let native = match f {
+        Function::Log2
+        | Function::Sin
+        | Function::Cos
+        | Function::Tan
+        | Function::Asin
+        | Function::Acos
+        | Function::Atan
+        | Function::Sinh
+        | Function::Cosh
+        | Function::Asinh
+        | Function::Acosh
+        | Function::Atanh
+        | Function::Erfc => false,
+        Function::Abs
+        | Function::Sqrt
+        | Function::Rsqrt
+        | Function::Floor
+        | Function::Ceil
+        | Function::Trunc
+        | Function::RoundEven
+        | Function::Exp
+        | Function::Exp2
+        | Function::Expm1
+        | Function::Log
+        | Function::Log1p
+        | Function::Tanh
+        | Function::Erf
+        | Function::Sigmoid
+        | Function::Softplus => true,
     };
-    op(b, &format!("math.{name} {x}"), &ty.text())
+    if ty.bits == 32 && !native {
+        let wide = FloatType {
+            bits: 64,
+            width: ty.width,
+        };
+        let x = convert(b, "arith.extf", x, ty, &wide);
+        let y = in_type(b, f, &x, wide, true);
+        return convert(b, "arith.truncf", &y, &wide, ty);
+    }
+    in_type(b, f, x, *ty, ty.bits == 32)
+}
+
+/// Appends `f(x)` in the type of `x`; `short` says that single accuracy is enough, and that x is a float.
+fn in_type(b: &mut Body, f: Function, x: &str, ty: FloatType, short: bool) -> String {
+    let c = &mut Cx::new(b, ty);
+    let x = c.input(x);
+    let y = match f {
+        Function::Abs => c.abs(x),
+        Function::Sqrt => c.sqrt(x),
+        Function::Rsqrt => {
+            let root = c.sqrt(x);
+            let one = c.c(1.0);
+            c.div(one, root)
+        }
+        Function::Floor => c.math("floor", x),
+        Function::Ceil => c.math("ceil", x),
+        Function::Trunc => c.math("trunc", x),
+        Function::RoundEven => c.round(x),
+        Function::Exp => exponential::exp(c, x),
+        Function::Exp2 => exponential::exp2(c, x),
+        Function::Expm1 => exponential::expm1(c, x),
+        Function::Sigmoid => exponential::sigmoid(c, x),
+        Function::Softplus => exponential::softplus(c, x),
+        Function::Tanh => exponential::tanh(c, x),
+        Function::Sinh | Function::Cosh => exponential::hyperbolic(c, f, x),
+        Function::Log => logarithm::log(c, x),
+        Function::Log2 => logarithm::log2(c, x),
+        Function::Log1p => logarithm::log1p(c, x),
+        Function::Asinh | Function::Acosh | Function::Atanh => {
+            logarithm::inverse_hyperbolic(c, f, x)
+        }
+        Function::Sin | Function::Cos | Function::Tan => trigonometric::circular(c, f, x, short),
+        Function::Asin | Function::Acos => trigonometric::arc(c, f, x, short),
+        Function::Atan => trigonometric::atan(c, x, short),
+        Function::Erf if ty.bits == 32 => error_function::erf_single(c, x),
+        Function::Erf | Function::Erfc => error_function::erf_or_erfc(c, f, x, short),
+    };
+    c.name(y)
 }
 
 /// Appends `x` to the power `y`, both of type `ty`; answers the result's name.
+///
+/// C99's special cases: x⁰ = 1 and 1ʸ = 1 even for NaN, (±1)^±∞ = 1, negative x only to whole powers.
 pub fn power(b: &mut Body, x: &str, y: &str, ty: &FloatType) -> String {
-    op(b, &format!("math.powf {x}, {y}"), &ty.text())
+    let single = ty.bits == 32;
+    let wide = FloatType {
+        bits: 64,
+        width: ty.width,
+    };
+    let (x, y) = match single {
+        true => (
+            convert(b, "arith.extf", x, ty, &wide),
+            convert(b, "arith.extf", y, ty, &wide),
+        ),
+        false => (x.to_string(), y.to_string()),
+    };
+    let c = &mut Cx::new(b, wide);
+    let (x, y) = (c.input(&x), c.input(&y));
+    let r = logarithm::pow(c, x, y, !single);
+    let r = c.name(r);
+    match single {
+        true => convert(b, "arith.truncf", &r, &wide, ty),
+        false => r,
+    }
 }
 
-fn op(b: &mut Body, operation: &str, ty: &str) -> String {
+fn convert(b: &mut Body, operation: &str, x: &str, from: &FloatType, to: &FloatType) -> String {
     let name = format!("%m{}", b.next);
     *b.next += 1;
-    writeln!(b.out, "    {name} = {operation} : {ty}").expect("strings take text");
+    writeln!(
+        b.out,
+        "    {name} = {operation} {x} : {} to {}",
+        from.text(),
+        to.text()
+    )
+    .expect("strings take text");
     name
-}
-
-fn constant(b: &mut Body, value: f64, ty: &FloatType) -> String {
-    let value = match ty.width {
-        1 => format!("{value:e}"),
-        _ => format!("dense<{value:e}>"),
-    };
-    op(b, &format!("arith.constant {value}"), &ty.text())
 }
