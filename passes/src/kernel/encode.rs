@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::{DefaultHasher, HashMap};
 use std::hash::{Hash, Hasher};
 
+use bytes::Bytes;
 use oaax_abi::{Dim, EntrySpec, Instruction, KernelId, KernelSpec, Operator, ParseError, ProgramBuilder, Reg};
 use oaaxc_base::{Origin, SideTable};
 use oaaxc_ir::expr::{Atom, Expr, SymId};
@@ -25,12 +26,32 @@ pub struct LevelSpec<'a> {
     pub entries: Vec<(String, Expr, Expr)>,
 }
 
-/// The host program and its weights.
-pub struct Encoded {
-    /// The records.
-    pub program: oaax_abi::Program,
-    /// The weight file; each constant starts at a multiple of 64.
-    pub weights: Vec<u8>,
+/// The constants of all programs of a package, each once, as one file: plain ones still share the model's mapped bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Weights {
+    /// Offset (a multiple of 64, rising) and bytes of each constant.
+    pub parts: Vec<(u64, Bytes)>,
+    /// Size of the file.
+    pub len: u64,
+    /// Parts by content hash.
+    known: HashMap<u64, Vec<usize>>,
+}
+
+impl Weights {
+    /// Adds a constant, or finds an equal one; returns its offset.
+    pub fn add(&mut self, bytes: Bytes) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let same = self.known.entry(hasher.finish()).or_default();
+        if let Some(&at) = same.iter().find(|&&at| self.parts[at].1 == bytes) {
+            return self.parts[at].0;
+        }
+        same.push(self.parts.len());
+        let offset = self.len.next_multiple_of(64);
+        self.len = offset + bytes.len() as u64;
+        self.parts.push((offset, bytes));
+        offset
+    }
 }
 
 /// Why a program cannot be encoded: a slot that the runtime has no form for, or broken records.
@@ -43,8 +64,14 @@ impl From<ParseError> for EncodeError {
     }
 }
 
-/// Encodes. `levels` are from lowest to highest; object number i belongs to level i.
-pub fn encode(program: &Program, interned: &Interned, levels: &[LevelSpec], producer: &str) -> Result<Encoded, EncodeError> {
+/// Encodes. `levels` are from lowest to highest; object number i belongs to level i. Constants go to `weights`.
+pub fn encode(
+    program: &Program,
+    interned: &Interned,
+    levels: &[LevelSpec],
+    producer: &str,
+    weights: &mut Weights,
+) -> Result<oaax_abi::Program, EncodeError> {
     let mut encoder = Encoder {
         program,
         interned,
@@ -53,14 +80,13 @@ pub fn encode(program: &Program, interned: &Interned, levels: &[LevelSpec], prod
         slots: SideTable::new(None),
         kernels: Vec::new(),
         next_launch: 0,
-        weights: Vec::new(),
-        stored: HashMap::new(),
+        weights,
     };
     encoder.kernels(levels);
     encoder.inputs()?;
     encoder.outputs()?;
     encoder.list(&program.body, true)?;
-    Ok(Encoded { program: encoder.builder.finish()?, weights: encoder.weights })
+    Ok(encoder.builder.finish()?)
 }
 
 struct Encoder<'a> {
@@ -71,9 +97,7 @@ struct Encoder<'a> {
     slots: SideTable<SlotId, Option<oaax_abi::SlotId>>,
     kernels: Vec<KernelId>,
     next_launch: usize,
-    weights: Vec<u8>,
-    /// Where constants of a content hash lie.
-    stored: HashMap<u64, Vec<(u64, u64)>>,
+    weights: &'a mut Weights,
 }
 
 fn dtype(dtype: DType) -> Result<oaax_abi::DType, EncodeError> {
@@ -249,7 +273,8 @@ impl Encoder<'_> {
         let to = match &self.program.slots[slot].kind {
             SlotKind::Constant(tensor) => {
                 let bytes = store(tensor, &self.program.slots[slot].layout);
-                let (offset, length) = self.store(&bytes);
+                let length = bytes.len() as u64;
+                let offset = self.weights.add(bytes);
                 self.builder.weight(ty, &exprs, 0, offset, length)
             }
             SlotKind::View => self.builder.alias(ty, Some(&exprs)),
@@ -259,22 +284,6 @@ impl Encoder<'_> {
         };
         self.slots.set(slot, Some(to));
         Ok(to)
-    }
-    /// Puts bytes into the weight file, once per content.
-    fn store(&mut self, bytes: &[u8]) -> (u64, u64) {
-        let mut hasher = DefaultHasher::new();
-        bytes.hash(&mut hasher);
-        let known = self.stored.entry(hasher.finish()).or_default();
-        for &(offset, length) in known.iter() {
-            if self.weights.get(offset as usize..(offset + length) as usize) == Some(bytes) {
-                return (offset, length);
-            }
-        }
-        self.weights.resize(self.weights.len().next_multiple_of(64), 0);
-        let place = (self.weights.len() as u64, bytes.len() as u64);
-        self.weights.extend_from_slice(bytes);
-        known.push(place);
-        place
     }
     fn list(&mut self, list: &[Instr], root: bool) -> Result<(), EncodeError> {
         let last_use = if root { last_uses(list) } else { BTreeMap::new() };

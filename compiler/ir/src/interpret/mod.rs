@@ -7,6 +7,7 @@ pub mod kernel;
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use oaaxc_base::SideTable;
 
 use crate::expr::{Expr, SymId};
@@ -42,7 +43,7 @@ pub fn run(program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, Fault> {
     }
     for (id, slot) in program.slots.iter() {
         if let SlotKind::Constant(tensor) = &slot.kind {
-            run.memory.set(id, Some(store(tensor, &slot.layout)));
+            run.memory.set(id, Some(store(tensor, &slot.layout).to_vec()));
             run.dims.set(id, tensor.dims.iter().map(|&d| d as i64).collect());
         }
     }
@@ -51,9 +52,10 @@ pub fn run(program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, Fault> {
 }
 
 /// A constant's bytes in the order of a layout; padding is zero.
-pub fn store(tensor: &Tensor, layout: &Layout) -> Vec<u8> {
+/// A plain layout shares the tensor's own bytes.
+pub fn store(tensor: &Tensor, layout: &Layout) -> Bytes {
     if layout.is_plain() {
-        return tensor.to_bytes().to_vec();
+        return tensor.to_bytes();
     }
     let dims: Vec<i64> = tensor.dims.iter().map(|&d| d as i64).collect();
     let size = tensor.dtype.size();
@@ -63,7 +65,7 @@ pub fn store(tensor: &Tensor, layout: &Layout) -> Vec<u8> {
     let parts: Vec<Vec<usize>> = (0..dims.len()).map(|d| layout.parts(&dims, d)).collect();
     let mut elements = source.chunks_exact(size);
     scatter(&parts, 0, &mut elements, &mut out, size);
-    out
+    out.into()
 }
 
 /// Writes the elements of row-major order to the sums of their dims' parts.

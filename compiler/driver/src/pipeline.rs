@@ -1,0 +1,152 @@
+//! The pipeline: graph in, code and host program out. One function that a visitor can read aloud.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use oaaxc_base::{Code, Diagnostic, Diagnostics};
+use oaaxc_ir::graph::Node;
+use oaaxc_ir::program::Program;
+use oaaxc_ir::{Graph, lower};
+use oaaxc_passes::graph::{dead, fold};
+use oaaxc_passes::kernel::encode::{LevelSpec, Weights, encode};
+use oaaxc_passes::kernel::{fuse, intern, pack, resolve};
+use oaaxc_target_api::{CodeObject, EmitCx, Target};
+
+/// How to compile.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Parallel code-generation workers; 0 for the number of cores.
+    pub jobs: usize,
+    /// The executable that becomes a worker.
+    pub worker: PathBuf,
+    /// The kernel cache; `None` for none.
+    pub cache: Option<PathBuf>,
+    /// Stages whose text is kept: `graph typed placed kernel schedule mlir llvm asm object`.
+    pub emit: Vec<String>,
+}
+
+/// One target's share of a build.
+pub struct Compiled {
+    /// The target's name as asked for.
+    pub target: String,
+    /// The device's architecture.
+    pub arch: &'static str,
+    /// Code for every level.
+    pub code: CodeObject,
+    /// The host program.
+    pub host: oaax_abi::Program,
+    /// The program before encoding: kernels, slots.
+    pub program: Program,
+    /// Distinct kernels.
+    pub kernels: usize,
+    /// Kernels saved by fusion.
+    pub fused: usize,
+    /// Texts of the stages asked for: (stage, name, text).
+    pub texts: Vec<(String, String, String)>,
+    /// What each phase took.
+    pub times: Vec<(&'static str, Duration)>,
+}
+
+/// Hears which phase begins.
+pub trait Progress {
+    /// A phase begins.
+    fn phase(&mut self, name: &'static str);
+}
+
+/// Hears nothing.
+pub struct Silent;
+
+impl Progress for Silent {
+    fn phase(&mut self, _: &'static str) {}
+}
+
+/// Graph passes that serve every target: fold what is constant, drop what is unused.
+pub fn simplify(graph: &mut Graph) {
+    dead::dead(graph);
+    fold::fold(graph, &is_random);
+    dead::dead(graph);
+}
+
+/// Whether ONNX draws the operator's result at random, so that it is no function of its operands.
+fn is_random(node: &Node) -> bool {
+    oaaxc_ops::schema_types::lookup(node.op.domain, node.op.name, node.opset).is_some_and(|schema| schema.random)
+}
+
+/// Lowers a simplified graph for one device: the program just before emission.
+pub fn lower_for(graph: &Graph, target: &dyn Target, clock: &mut Clock) -> Result<(Program, usize), Diagnostics> {
+    let device = target.device();
+    let mut program = clock.time("lower", || lower::lower(graph))?;
+    clock.time("resolve", || resolve::resolve(&mut program));
+    let mut fused = 0;
+    if !device.strict {
+        fused = clock.time("fuse", || fuse::fuse(&mut program));
+        clock.time("pack", || pack::pack(&mut program, device.panel));
+    }
+    Ok((program, fused))
+}
+
+/// Compiles a simplified graph for one target. Its constants join those of the package's other targets.
+pub fn compile(
+    graph: &Graph,
+    target: &dyn Target,
+    options: &Options,
+    weights: &mut Weights,
+    progress: &mut dyn Progress,
+) -> Result<Compiled, Diagnostics> {
+    let mut clock = Clock { times: Vec::new(), progress };
+    let (program, fused) = lower_for(graph, target, &mut clock)?;
+    let interned = clock.time("intern", || intern::intern(&program));
+    let cx =
+        EmitCx { jobs: options.jobs, worker: options.worker.clone(), cache: options.cache.clone(), keep: options.emit.clone() };
+    let mut code = clock.time("emit", || target.emit(&interned.kernels, &cx))?;
+    let encoded = clock.time("encode", || encode(&program, &interned, &levels(&code), producer(), weights));
+    let host = encoded.map_err(|e| {
+        let mut all = Diagnostics::new();
+        all.push(Diagnostic::error(Code::UNSUPPORTED, e.0));
+        all
+    })?;
+    let mut texts = std::mem::take(&mut code.texts);
+    if options.emit.iter().any(|stage| stage == "kernel") {
+        for (i, kernel) in interned.kernels.iter().enumerate() {
+            texts.push(("kernel".into(), format!("k{i}"), kernel.to_string()));
+        }
+    }
+    let Clock { times, .. } = clock;
+    let arch = target.device().arch;
+    let kernels = interned.kernels.len();
+    Ok(Compiled { target: target.name().to_string(), arch, code, host, program, kernels, fused, texts, times })
+}
+
+fn levels(code: &CodeObject) -> Vec<LevelSpec<'_>> {
+    code.levels
+        .iter()
+        .map(|level| LevelSpec {
+            name: &level.name,
+            entries: level.kernels.iter().map(|k| (k.symbol.clone(), k.groups.clone(), k.scratch.clone())).collect(),
+        })
+        .collect()
+}
+
+/// The tool and its version, as artefacts record it.
+pub fn producer() -> &'static str {
+    concat!("oaaxc ", env!("CARGO_PKG_VERSION"))
+}
+
+/// Times phases and tells of them.
+pub struct Clock<'a> {
+    /// Finished phases.
+    pub times: Vec<(&'static str, Duration)>,
+    /// Who listens.
+    pub progress: &'a mut dyn Progress,
+}
+
+impl Clock<'_> {
+    /// Runs a phase.
+    pub fn time<T>(&mut self, name: &'static str, f: impl FnOnce() -> T) -> T {
+        self.progress.phase(name);
+        let start = Instant::now();
+        let result = f();
+        self.times.push((name, start.elapsed()));
+        result
+    }
+}

@@ -1,0 +1,57 @@
+//! The list of targets that this executable knows.
+
+use oaaxc_base::{Code, Diagnostic};
+use oaaxc_target_api::Target;
+
+/// What `oaaxc targets` lists: name and one line.
+pub static KNOWN: &[(&str, &str)] = &[
+    ("cpu", "x86-64-v2, -v3 and -v4 in one artefact, chosen by CPUID when it is loaded"),
+    ("cpu:x86-64-v2", "SSE4.2; runs on every x86-64 processor since about 2009"),
+    ("cpu:x86-64-v3", "AVX2 and FMA"),
+    ("cpu:x86-64-v4", "AVX-512 F, BW, CD, DQ, VL"),
+    ("cpu:native", "this machine's processor, with all that it has; the artefact may not run elsewhere"),
+    ("cpu:strict", "the oracle: every operator alone, no fusion, no reassociation"),
+];
+
+/// The target with this name.
+pub fn find(name: &str) -> Result<Box<dyn Target>, Diagnostic> {
+    oaaxc_target_cpu::cpu_target(name).ok_or_else(|| {
+        let error = Diagnostic::error(Code::UNKNOWN_TARGET, format!("there is no target \"{name}\""));
+        match closest(name, KNOWN.iter().map(|k| k.0)) {
+            Some(known) => error.help(format!("did you mean \"{known}\"? `oaaxc targets` lists all")),
+            None => error.help("`oaaxc targets` lists all"),
+        }
+    })
+}
+
+/// The known name nearest to what was typed, where one is near.
+pub fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known.map(|k| (distance(typed, k), k)).filter(|(d, k)| *d <= k.len().max(3) / 3).min().map(|(_, k)| k)
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = row[j + 1];
+            row[j + 1] = next;
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typo_finds_its_neighbour() {
+        assert_eq!(closest("cpu:x86-64-v5", KNOWN.iter().map(|k| k.0)).map(|k| &k[..11]), Some("cpu:x86-64-"));
+        assert_eq!(closest("zebra", KNOWN.iter().map(|k| k.0)), None);
+    }
+}
