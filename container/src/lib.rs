@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod check;
 mod digest;
 mod error;
 mod gzip;
@@ -37,7 +38,7 @@ pub use layout::write_layout;
 pub use manifest::{
     Canary, DeviceNeed, Dim, Extra, Fallback, FileEntry, HashTreeForm, HostNode, KNOWN_CRITICAL,
     Manifest, Needs, Placement, PlacementEntry, PrecisionEntry, Producer, SCHEMA, SignaturePolicy,
-    SymbolRange, Tolerance, Value, ValueType, Variant,
+    SymbolRange, Tolerance, ValueInfo, ValueType, Variant,
 };
 pub use open::{
     Expectation, FileRange, Form, OpenedFile, OpenedPackage, Verified, open, open_bytes, open_with,

@@ -1,10 +1,12 @@
 //! Shared by the tests of this crate: a small package, and hostile archives made piece by piece.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+use std::{fs, path::Path};
+
 use bytes::Bytes;
 use oaaxc_container::{
-    Data, DeviceNeed, Digest, FileEntry, Manifest, Needs, Package, PackageFile, Part, Platform,
-    Role, RuntimeFile, TreeHasher, Variant,
+    Data, DeviceNeed, Digest, Expectation, FileEntry, Manifest, Needs, Package, PackageFile, Part,
+    Platform, Role, RuntimeFile, TreeHasher, Variant, open_bytes,
 };
 use serde_json::{Value, json};
 
@@ -214,7 +216,8 @@ impl CraftedLayer {
     }
 }
 
-type Change = Box<dyn Fn(&mut Value)>;
+/// An alteration of a document.
+pub type Change = Box<dyn Fn(&mut Value)>;
 
 /// An archive with correct digests wherever it is not told otherwise.
 pub struct Craft {
@@ -272,6 +275,45 @@ pub fn craft_with(weights: Vec<u8>) -> Craft {
         top: nothing(),
         outer: Vec::new(),
     }
+}
+
+/// Which document an alteration is for.
+pub type Document = fn(&mut Craft) -> &mut Change;
+
+/// A good archive with one document altered.
+pub fn altered(document: Document, change: impl Fn(&mut Value) + 'static) -> Vec<u8> {
+    let mut craft = craft();
+    *document(&mut craft) = Box::new(change);
+    craft.build()
+}
+
+/// What opening and verifying says.
+pub fn outcome(archive: Vec<u8>) -> Result<(), String> {
+    let opened =
+        open_bytes(archive.into(), &Expectation::default()).map_err(|error| error.to_string())?;
+    opened
+        .verify()
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+}
+
+/// Demands that an archive is refused with `reason` in the message.
+#[track_caller]
+pub fn refused(what: &str, archive: Vec<u8>, reason: &str) {
+    match outcome(archive) {
+        Ok(()) => panic!("{what}: accepted"),
+        Err(error) => assert!(error.contains(reason), "{what}: {error}"),
+    }
+}
+
+/// An archive whose weights layer has these entries.
+pub fn with(entries: Vec<Vec<u8>>) -> Vec<u8> {
+    craft_with(tar(&entries)).build()
+}
+
+/// The one good file.
+pub fn good() -> Vec<u8> {
+    entry("models/weights/0.bin", b'0', b"abc")
 }
 
 impl Craft {
@@ -341,4 +383,26 @@ impl Craft {
         entries.extend(self.outer);
         tar(&entries)
     }
+}
+
+/// Every file below `folder`, by name.
+pub fn tree(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut queue = vec![folder.to_owned()];
+    while let Some(next) = queue.pop() {
+        for entry in fs::read_dir(next)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
+            match entry.is_dir() {
+                true => queue.push(entry),
+                false => files.push((
+                    entry.strip_prefix(folder).unwrap().display().to_string(),
+                    fs::read(&entry).unwrap(),
+                )),
+            }
+        }
+    }
+    files.sort();
+    files
 }

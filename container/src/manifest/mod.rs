@@ -4,6 +4,10 @@
 //! it refuses a package whose `min_reader` is above its own version or whose `critical` names a thing that
 //! it does not know. Field by field description: `docs/artefact.md`.
 
+mod report;
+mod signature;
+mod variant;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +17,12 @@ use crate::{
     error::{ContainerError, Result},
     json, paths,
 };
+
+pub use report::{
+    Canary, Fallback, HostNode, Placement, PlacementEntry, PrecisionEntry, Tolerance,
+};
+pub use signature::{Dim, SymbolRange, ValueInfo, ValueType};
+pub use variant::{DeviceNeed, Needs, Variant};
 
 /// Version of the manifest that this crate writes, and the newest `min_reader` that it accepts.
 pub const SCHEMA: u32 = 1;
@@ -38,9 +48,9 @@ pub struct Manifest {
     /// Ranges of the named dims that `inputs` and `outputs` use.
     pub symbols: BTreeMap<String, SymbolRange>,
     /// In the order of the model.
-    pub inputs: Vec<Value>,
+    pub inputs: Vec<ValueInfo>,
     /// In the order of the model.
-    pub outputs: Vec<Value>,
+    pub outputs: Vec<ValueInfo>,
     /// Ways to run it; the runtime picks one for the devices present, earlier ones first when equal.
     pub variants: Vec<Variant>,
     /// Every file under `/models` but this one, sorted by path.
@@ -78,127 +88,6 @@ pub struct Producer {
     pub name: String,
     /// Its version.
     pub version: String,
-}
-
-/// Least and greatest value of a named dim, both inclusive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SymbolRange {
-    /// Least value.
-    pub min: u64,
-    /// Greatest value; none where unbounded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<u64>,
-}
-
-/// One input or output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Value {
-    /// Its name in the model.
-    pub name: String,
-    /// Its type, in the same object.
-    #[serde(flatten)]
-    pub ty: ValueType,
-    /// An input that has a default in the model and may be left out.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub overridable: bool,
-}
-
-/// ONNX's value types. `kind` in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ValueType {
-    /// A dense tensor.
-    Tensor {
-        /// ONNX's element type in its text form: `float`, `int64`, `bfloat16`, `string` …
-        dtype: String,
-        /// None where even the rank is unknown.
-        dims: Option<Vec<Dim>>,
-    },
-    /// A sequence of one type.
-    Sequence {
-        /// Type of its elements.
-        element: Box<ValueType>,
-    },
-    /// A value or nothing.
-    Optional {
-        /// Type of the value.
-        element: Box<ValueType>,
-    },
-    /// A map.
-    Map {
-        /// ONNX's element type of the keys.
-        key: String,
-        /// Type of the values.
-        value: Box<ValueType>,
-    },
-}
-
-/// One dim: a number, a symbol's name, or an expression over symbols such as `2*N + 1`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Dim {
-    /// A fixed size.
-    Size(u64),
-    /// A symbol or an expression; the grammar is in `docs/artefact.md`.
-    Named(String),
-}
-
-/// One way to run the model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Variant {
-    /// Unique in the package; the `target` of its files.
-    pub id: String,
-    /// The target that was asked for, `cpu`, `rocm:gfx942` …
-    pub target: String,
-    /// What the host and its devices must offer.
-    pub needs: Needs,
-    /// Path of the host program.
-    pub program: String,
-    /// Paths of the code objects; each carries its own kernel table.
-    pub objects: Vec<String>,
-    /// Paths of the weight files, in the order in which the program numbers them.
-    pub weights: Vec<String>,
-    /// Fields that this version does not know.
-    #[serde(flatten)]
-    pub extra: Extra,
-}
-
-/// What a variant needs; an absent field asks for nothing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Needs {
-    /// Operating system as OCI names it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub os: Option<String>,
-    /// CPU architectures as OCI names them (`amd64`, `arm64`, `riscv64`); one of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub arch: Vec<String>,
-    /// CPU levels present, lowest first (`x86-64-v2` …); the host must reach the first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cpu_levels: Vec<String>,
-    /// An accelerator.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device: Option<DeviceNeed>,
-    /// Host routines beyond the core (`regex`, `image`), from the second library.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub host_routines: Vec<String>,
-    /// Fields that this version does not know.
-    #[serde(flatten)]
-    pub extra: Extra,
-}
-
-/// An accelerator that a variant needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DeviceNeed {
-    /// `hip`, `cuda`, `opencl` …
-    pub kind: String,
-    /// Device names or architectures; one of them.
-    pub names: Vec<String>,
-    /// Least device memory in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<u64>,
 }
 
 /// One file of the package.
@@ -242,54 +131,6 @@ impl Default for HashTreeForm {
     }
 }
 
-/// Inputs with known outputs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Canary {
-    /// Values of the named dims.
-    pub dims: BTreeMap<String, u64>,
-    /// Seed of the generated inputs, where no files are given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
-    /// Input name to file path.
-    pub inputs: BTreeMap<String, String>,
-    /// Output name to file path.
-    pub outputs: BTreeMap<String, String>,
-    /// Fields that this version does not know.
-    #[serde(flatten)]
-    pub extra: Extra,
-}
-
-/// |actual - recorded| <= absolute + relative * scale of the recorded output.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Tolerance {
-    /// In units of the output.
-    pub absolute: f64,
-    /// Relative to the output's largest magnitude.
-    pub relative: f64,
-}
-
-/// Host execution, stated and never silent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Fallback {
-    /// Nodes that run on the host.
-    pub host: Vec<HostNode>,
-}
-
-/// One node that runs on the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HostNode {
-    /// Name of the node in the model.
-    pub node: String,
-    /// Its operator.
-    pub operator: String,
-    /// Why, as a sentence.
-    pub reason: String,
-}
-
 /// What a reader demands of signatures before it loads code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -302,55 +143,6 @@ pub enum SignaturePolicy {
     /// A policy of a later version; treated as `Required`.
     #[serde(other)]
     Unknown,
-}
-
-/// The placement report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Placement {
-    /// One per node, in topological order.
-    pub nodes: Vec<PlacementEntry>,
-    /// Share of floating-point operations on generic schedules, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub generic_share: Option<f64>,
-    /// Fields that this version does not know.
-    #[serde(flatten)]
-    pub extra: Extra,
-}
-
-/// Where one node is computed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PlacementEntry {
-    /// Name of the node in the model.
-    pub node: String,
-    /// Its operator.
-    pub operator: String,
-    /// Target, `host` or `folded`.
-    pub target: String,
-    /// Kernels that compute it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kernels: Vec<String>,
-    /// Why there, where that is not obvious.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// One narrowed tensor.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PrecisionEntry {
-    /// Name of the tensor.
-    pub tensor: String,
-    /// Its type in the model.
-    pub from: String,
-    /// Its type in the package.
-    pub to: String,
-    /// Why.
-    pub reason: String,
-    /// Measured error relative to the tensor's scale.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<f64>,
 }
 
 impl Manifest {
@@ -477,7 +269,7 @@ mod tests {
             Dim::Size(3),
             Dim::Named("2*N + 1".to_owned()),
         ]);
-        manifest.inputs.push(Value {
+        manifest.inputs.push(ValueInfo {
             name: "x".to_owned(),
             ty: ValueType::Tensor {
                 dtype: "float".to_owned(),
@@ -492,7 +284,7 @@ mod tests {
                 dims: None,
             }),
         });
-        manifest.outputs.push(Value {
+        manifest.outputs.push(ValueInfo {
             name: "y".to_owned(),
             ty: ValueType::Sequence { element },
             overridable: true,
