@@ -19,10 +19,7 @@ use crate::{
 /// Writes `package` as a mappable OCI archive to the file `path`, replacing what is there.
 pub fn write_archive(package: &Package, path: &Path) -> Result<Written> {
     if path.is_dir() {
-        return Err(ContainerError::package(format!(
-            "{} is a folder; the archive is a file",
-            path.display()
-        )));
+        return Err(ContainerError::package(format!("{} is a folder; the archive is a file", path.display())));
     }
     let prepared = prepare(package)?;
     let folder = match path.parent() {
@@ -37,9 +34,7 @@ pub fn write_archive(package: &Package, path: &Path) -> Result<Written> {
         .map_err(failed)?;
     let file = temporary.as_file().try_clone().map_err(failed)?;
     let bytes = emit(package, &prepared, FileSink::new(file, path))?;
-    temporary
-        .persist(path)
-        .map_err(|error| failed(error.error))?;
+    temporary.persist(path).map_err(|error| failed(error.error))?;
     Ok(Written {
         index: prepared.plain.index.digest,
         registry_index: prepared.gzip.index.digest,
@@ -49,57 +44,36 @@ pub fn write_archive(package: &Package, path: &Path) -> Result<Written> {
 }
 
 fn emit(package: &Package, prepared: &Prepared, sink: FileSink) -> Result<u64> {
-    let documents = prepared
-        .configs
-        .iter()
-        .chain(&prepared.plain.manifests)
-        .chain([&prepared.plain.index]);
-    let documents: BTreeMap<_, &Document> = documents
-        .map(|document| (document.digest, document))
-        .collect();
+    let documents = prepared.configs.iter().chain(&prepared.plain.manifests).chain([&prepared.plain.index]);
+    let documents: BTreeMap<_, &Document> = documents.map(|document| (document.digest, document)).collect();
     let mut bytes = 0;
     let mut tar = TarWriter::new(sink);
     put(&mut tar, "oci-layout", oci::LAYOUT_FILE)?;
     put(&mut tar, "index.json", &index_json(package, prepared))?;
-    put(
-        &mut tar,
-        "manifest.json",
-        &docker_manifest(package, prepared),
-    )?;
+    put(&mut tar, "manifest.json", &docker_manifest(package, prepared))?;
     tar.folder("blobs")?;
     tar.folder("blobs/sha256")?;
     for (digest, document) in documents {
         bytes += document.bytes.len() as u64;
-        put(
-            &mut tar,
-            &format!("blobs/sha256/{}", digest.hex()),
-            &document.bytes,
-        )?;
+        put(&mut tar, &format!("blobs/sha256/{}", digest.hex()), &document.bytes)?;
     }
     for layer in prepared.distinct_layers() {
         bytes += layer.tar_size;
         let name = format!("blobs/sha256/{}", layer.diff_id.hex());
-        tar.file(&name, READABLE, layer.tar_size, true, |sink| {
-            layer.layer.emit(sink).map(|_| ())
-        })?;
+        tar.file(&name, READABLE, layer.tar_size, true, |sink| layer.layer.emit(sink).map(|_| ()))?;
     }
     tar.finish()?.finish()?;
     Ok(bytes)
 }
 
 fn put<S: Sink>(tar: &mut TarWriter<S>, path: &str, bytes: &[u8]) -> Result<()> {
-    tar.file(path, READABLE, bytes.len() as u64, false, |sink| {
-        sink.put(bytes)
-    })
+    tar.file(path, READABLE, bytes.len() as u64, false, |sink| sink.put(bytes))
 }
 
 /// One entry, because importers stumble over several references in an archive.
 fn index_json(package: &Package, prepared: &Prepared) -> Vec<u8> {
     let annotations: Annotations = [(oci::REF_NAME.to_owned(), package.options.tag.clone())].into();
-    let entry = Descriptor {
-        annotations,
-        ..prepared.plain.index.descriptor(oci::INDEX)
-    };
+    let entry = Descriptor { annotations, ..prepared.plain.index.descriptor(oci::INDEX) };
     json::canonical(&Index {
         schema_version: 2,
         media_type: Some(oci::INDEX.to_owned()),
@@ -114,31 +88,16 @@ fn docker_manifest(package: &Package, prepared: &Prepared) -> Vec<u8> {
     let image = &prepared.images[0];
     json::canonical(&[DockerEntry {
         config: blob(prepared.configs[0].digest),
-        repo_tags: vec![format!(
-            "{}:{}",
-            repository(&package.manifest.name),
-            package.options.tag
-        )],
-        layers: image
-            .layers
-            .iter()
-            .map(|&layer| blob(prepared.layers[layer].diff_id))
-            .collect(),
+        repo_tags: vec![format!("{}:{}", repository(&package.manifest.name), package.options.tag)],
+        layers: image.layers.iter().map(|&layer| blob(prepared.layers[layer].diff_id)).collect(),
     }])
 }
 
 /// A name that Docker accepts as a repository: lower-case letters and digits with single hyphens.
 fn repository(name: &str) -> String {
-    let words: Vec<String> = name
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    if words.is_empty() {
-        "model".to_owned()
-    } else {
-        words.join("-")
-    }
+    let words: Vec<String> =
+        name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect();
+    if words.is_empty() { "model".to_owned() } else { words.join("-") }
 }
 
 #[cfg(test)]

@@ -31,41 +31,21 @@ pub(crate) fn package(package: &Package) -> Result<Vec<String>> {
             return wrong(format!("{above:?} is a file and {path:?} lies in it"));
         }
     }
-    let ids: Vec<String> = package
-        .manifest
-        .variants
-        .iter()
-        .map(|variant| variant.id.clone())
-        .collect();
+    let ids: Vec<String> = package.manifest.variants.iter().map(|variant| variant.id.clone()).collect();
     for variant in &package.manifest.variants {
-        if variant.id.is_empty()
-            || variant.id.contains(',')
-            || ids.iter().filter(|id| **id == variant.id).count() > 1
-        {
-            return wrong(format!(
-                "the variant id {:?} is empty, has a comma or stands twice",
-                variant.id
-            ));
+        if variant.id.is_empty() || variant.id.contains(',') || ids.iter().filter(|id| **id == variant.id).count() > 1 {
+            return wrong(format!("the variant id {:?} is empty, has a comma or stands twice", variant.id));
         }
-        let named = [&variant.program]
-            .into_iter()
-            .chain(&variant.objects)
-            .chain(&variant.weights);
+        let named = [&variant.program].into_iter().chain(&variant.objects).chain(&variant.weights);
         if let Some(path) = named.into_iter().find(|path| !seen.contains(path.as_str())) {
-            return wrong(format!(
-                "variant {:?} names {path:?}, which is not among the files",
-                variant.id
-            ));
+            return wrong(format!("variant {:?} names {path:?}, which is not among the files", variant.id));
         }
     }
     for file in &package.files {
         if let Role::Target(id) = &file.role
             && !ids.contains(id)
         {
-            return wrong(format!(
-                "{:?} belongs to target {id:?}, which is not among the variants",
-                file.path
-            ));
+            return wrong(format!("{:?} belongs to target {id:?}, which is not among the variants", file.path));
         }
     }
     check_platforms(package, &ids)?;
@@ -79,30 +59,20 @@ fn check_platforms(package: &Package, ids: &[String]) -> Result<()> {
     }
     let tag = &package.options.tag;
     if paths::check(tag).is_err() || tag.contains('/') {
-        return wrong(format!(
-            "the tag {tag:?} is not one component of A-Z a-z 0-9 . _ + -"
-        ));
+        return wrong(format!("the tag {tag:?} is not one component of A-Z a-z 0-9 . _ + -"));
     }
     let mut seen = BTreeSet::new();
     for platform in &package.platforms {
         let name = format!("{}/{}", platform.os, platform.architecture);
-        if paths::check(&name).is_err()
-            || name.matches('/').count() != 1
-            || !seen.insert(name.clone())
-        {
+        if paths::check(&name).is_err() || name.matches('/').count() != 1 || !seen.insert(name.clone()) {
             return wrong(format!("the platform {name:?} is odd or stands twice"));
         }
         if let Some(id) = platform.targets.iter().find(|id| !ids.contains(id)) {
-            return wrong(format!(
-                "the platform {name} names target {id:?}, which is not among the variants"
-            ));
+            return wrong(format!("the platform {name} names target {id:?}, which is not among the variants"));
         }
         for file in &platform.runtime {
             if paths::check(&file.path).is_err() || !file.path.starts_with("usr/") {
-                return wrong(format!(
-                    "the runtime file {:?} is not an acceptable path under usr/",
-                    file.path
-                ));
+                return wrong(format!("the runtime file {:?} is not an acceptable path under usr/", file.path));
             }
         }
     }

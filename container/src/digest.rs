@@ -68,19 +68,14 @@ impl Serialize for Digest {
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Digest, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Digest::parse(&text).ok_or_else(|| {
-            D::Error::custom("a digest must be sha256: and 64 lower-case hexadecimal digits")
-        })
+        Digest::parse(&text).ok_or_else(|| D::Error::custom("a digest must be sha256: and 64 lower-case hexadecimal digits"))
     }
 }
 
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
@@ -93,10 +88,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     if !bytes.len().is_multiple_of(2) {
         return None;
     }
-    bytes
-        .chunks_exact(2)
-        .map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?))
-        .collect()
+    bytes.chunks_exact(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()
 }
 
 /// The finished tree of one file.
@@ -150,9 +142,7 @@ impl TreeHasher {
         if self.filled > 0 {
             self.close_leaf();
         }
-        HashTree {
-            leaves: self.leaves,
-        }
+        HashTree { leaves: self.leaves }
     }
 
     fn close_leaf(&mut self) {
@@ -194,10 +184,7 @@ mod tests {
         let (whole, pieces) = (whole.finish(), pieces.finish());
         assert_eq!(whole, pieces);
         assert_eq!(whole.leaves.len(), 3);
-        assert_eq!(
-            whole.leaves[2],
-            Digest::of(&bytes[2 * LEAF_SIZE as usize..])
-        );
+        assert_eq!(whole.leaves[2], Digest::of(&bytes[2 * LEAF_SIZE as usize..]));
         assert_eq!(TreeHasher::default().finish().root(), Digest::of(b""));
     }
 }

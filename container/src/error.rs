@@ -36,35 +36,22 @@ pub enum ContainerError {
 
 impl ContainerError {
     pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        ContainerError::Io {
-            doing,
-            path: path.into(),
-            source,
-        }
+        ContainerError::Io { doing, path: path.into(), source }
     }
 
     pub(crate) fn package(reason: impl Into<String>) -> Self {
-        ContainerError::Package {
-            reason: reason.into(),
-        }
+        ContainerError::Package { reason: reason.into() }
     }
 
     pub(crate) fn invalid(place: impl Into<String>, reason: impl Into<String>) -> Self {
-        ContainerError::Invalid {
-            place: place.into(),
-            reason: reason.into(),
-        }
+        ContainerError::Invalid { place: place.into(), reason: reason.into() }
     }
 }
 
 impl fmt::Display for ContainerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ContainerError::Io {
-                doing,
-                path,
-                source,
-            } => write!(f, "cannot {doing} {}: {source}", path.display()),
+            ContainerError::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
             ContainerError::Package { reason } => {
                 write!(f, "the package cannot be written: {reason}")
             }

@@ -23,11 +23,7 @@ pub(crate) struct GzipSink<S> {
 impl<S: Sink> GzipSink<S> {
     pub fn new(mut sink: S) -> Result<GzipSink<S>> {
         sink.put(&HEADER)?;
-        Ok(GzipSink {
-            sink,
-            block: Vec::with_capacity(BLOCK),
-            crc: Crc::new(),
-        })
+        Ok(GzipSink { sink, block: Vec::with_capacity(BLOCK), crc: Crc::new() })
     }
 
     /// Writes the last block and the trailer; gives the inner sink back.
@@ -93,9 +89,7 @@ mod tests {
 
     fn packed(content: &[u8], piece: usize) -> Vec<u8> {
         let mut gzip = GzipSink::new(Kept(Vec::new())).unwrap();
-        content
-            .chunks(piece)
-            .for_each(|bytes| gzip.put(bytes).unwrap());
+        content.chunks(piece).for_each(|bytes| gzip.put(bytes).unwrap());
         gzip.finish().unwrap().0
     }
 
@@ -105,16 +99,10 @@ mod tests {
             let content: Vec<u8> = (0..length).map(|i: usize| (i * 7 % 253) as u8).collect();
             let whole = packed(&content, usize::MAX >> 1);
             for piece in [512, 65535, 65536, 99_999] {
-                assert_eq!(
-                    packed(&content, piece),
-                    whole,
-                    "{length} in pieces of {piece}"
-                );
+                assert_eq!(packed(&content, piece), whole, "{length} in pieces of {piece}");
             }
             let mut back = Vec::new();
-            flate2::read::GzDecoder::new(whole.as_slice())
-                .read_to_end(&mut back)
-                .unwrap();
+            flate2::read::GzDecoder::new(whole.as_slice()).read_to_end(&mut back).unwrap();
             assert_eq!(back, content);
         }
     }

@@ -8,10 +8,7 @@ use crate::{
     digest::Digest,
     json,
     layer::{LayerRole, MeasuredLayer},
-    oci::{
-        self, Annotations, Descriptor, History, ImageConfig, ImageManifest, Index, OciPlatform,
-        RootFs, RunConfig,
-    },
+    oci::{self, Annotations, Descriptor, History, ImageConfig, ImageManifest, Index, OciPlatform, RootFs, RunConfig},
 };
 
 /// How layers are stored.
@@ -33,10 +30,7 @@ pub(crate) struct Document {
 impl Document {
     fn new<T: serde::Serialize>(value: &T) -> Document {
         let bytes = json::canonical(value);
-        Document {
-            digest: Digest::of(&bytes),
-            bytes,
-        }
+        Document { digest: Digest::of(&bytes), bytes }
     }
 
     pub fn descriptor(&self, media_type: &str) -> Descriptor {
@@ -81,42 +75,26 @@ impl Image {
                 working_dir: Some("/models".to_owned()),
                 labels: Some([(oci::TARGETS.to_owned(), self.targets.join(","))].into()),
             },
-            rootfs: RootFs {
-                kind: "layers".to_owned(),
-                diff_ids: chosen().map(|layer| layer.diff_id).collect(),
-            },
+            rootfs: RootFs { kind: "layers".to_owned(), diff_ids: chosen().map(|layer| layer.diff_id).collect() },
             history: chosen()
-                .map(|layer| History {
-                    created: created.clone(),
-                    created_by: Some(format!("oaaxc: {}", describe(layer))),
-                })
+                .map(|layer| History { created: created.clone(), created_by: Some(format!("oaaxc: {}", describe(layer))) })
                 .collect(),
         })
     }
 
-    pub fn manifest(
-        &self,
-        config: &Document,
-        layers: &[MeasuredLayer],
-        encoding: Encoding,
-    ) -> Document {
+    pub fn manifest(&self, config: &Document, layers: &[MeasuredLayer], encoding: Encoding) -> Document {
         Document::new(&ImageManifest {
             schema_version: 2,
             media_type: Some(oci::MANIFEST.to_owned()),
             artifact_type: None,
             config: config.descriptor(oci::CONFIG),
-            layers: self
-                .layers
-                .iter()
-                .map(|&layer| layers[layer].descriptor(encoding))
-                .collect(),
+            layers: self.layers.iter().map(|&layer| layers[layer].descriptor(encoding)).collect(),
             annotations: self.annotations(),
         })
     }
 
     fn annotations(&self) -> Annotations {
-        let mut annotations: Annotations =
-            [(oci::TARGETS.to_owned(), self.targets.join(","))].into();
+        let mut annotations: Annotations = [(oci::TARGETS.to_owned(), self.targets.join(","))].into();
         if self.slim {
             annotations.insert(oci::VARIANT.to_owned(), "slim".to_owned());
         }
@@ -138,19 +116,8 @@ impl MeasuredLayer {
             Encoding::Plain => (oci::LAYER_TAR, self.diff_id, self.tar_size),
             Encoding::Gzip => (oci::LAYER_GZIP, self.gzip_digest, self.gzip_size),
         };
-        let annotations = [(
-            oci::LAYER_ROLE.to_owned(),
-            self.layer.role.name().to_owned(),
-        )]
-        .into();
-        Descriptor {
-            media_type: media_type.to_owned(),
-            digest,
-            size,
-            platform: None,
-            artifact_type: None,
-            annotations,
-        }
+        let annotations = [(oci::LAYER_ROLE.to_owned(), self.layer.role.name().to_owned())].into();
+        Descriptor { media_type: media_type.to_owned(), digest, size, platform: None, artifact_type: None, annotations }
     }
 }
 
@@ -163,19 +130,11 @@ fn describe(layer: &MeasuredLayer) -> String {
 
 /// The image index over `manifests`, one for each of `images`.
 pub(crate) fn index(images: &[Image], manifests: &[Document], title: &str) -> Document {
-    let annotations = [
-        (oci::ARRANGEMENT.to_owned(), "1".to_owned()),
-        (oci::TITLE.to_owned(), title.to_owned()),
-    ]
-    .into();
+    let annotations = [(oci::ARRANGEMENT.to_owned(), "1".to_owned()), (oci::TITLE.to_owned(), title.to_owned())].into();
     Document::new(&Index {
         schema_version: 2,
         media_type: Some(oci::INDEX.to_owned()),
-        manifests: images
-            .iter()
-            .zip(manifests)
-            .map(|(image, manifest)| image.descriptor(manifest))
-            .collect(),
+        manifests: images.iter().zip(manifests).map(|(image, manifest)| image.descriptor(manifest)).collect(),
         annotations,
     })
 }
@@ -185,23 +144,13 @@ fn rfc3339(seconds: u64) -> String {
     // Years are counted from March, so that the leap day is a year's last day; 400 years have 146,097 days.
     let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use crate::{
 pub struct Report {
     /// Archive, layout or folder.
     pub form: Form,
+    /// Whether something outside the files binds `oaax.json`.
+    pub bound: bool,
     /// SHA-256 of `oaax.json`.
     pub manifest_digest: Digest,
     /// `oaax.json`.
@@ -104,17 +106,14 @@ impl OpenedPackage {
                 offset: self.range(path).map(|range| range.offset),
             })
             .collect();
-        let ids = self
-            .manifest
-            .variants
+        let ids = self.manifest.variants.iter().map(|variant| variant.id.clone());
+        let registry = self
+            .annotations
             .iter()
-            .map(|variant| variant.id.clone());
-        let registry = self.annotations.iter().filter_map(|(key, value)| {
-            key.strip_prefix(oci::REGISTRY)
-                .map(|short| (short.to_owned(), value.clone()))
-        });
+            .filter_map(|(key, value)| key.strip_prefix(oci::REGISTRY).map(|short| (short.to_owned(), value.clone())));
         Report {
             form: self.form,
+            bound: self.bound,
             manifest_digest: Digest::of(&self.manifest_bytes),
             manifest: self.manifest.clone(),
             variants_present: ids.filter(|id| self.has_variant(id)).collect(),
@@ -127,31 +126,15 @@ impl OpenedPackage {
     }
 
     fn report_images(&self) -> Vec<ReportImage> {
-        let targets = |text: &String| {
-            text.split(',')
-                .filter(|id| !id.is_empty())
-                .map(str::to_owned)
-                .collect()
-        };
+        let targets = |text: &String| text.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
         self.images
             .iter()
             .map(|image| ReportImage {
                 digest: image.digest,
                 platform: format!("{}/{}", image.platform.os, image.platform.architecture),
-                targets: image
-                    .annotations
-                    .get(oci::TARGETS)
-                    .map(targets)
-                    .unwrap_or_default(),
-                slim: image
-                    .annotations
-                    .get(oci::VARIANT)
-                    .is_some_and(|variant| variant == "slim"),
-                layers: image
-                    .layers
-                    .iter()
-                    .map(|layer| layer.descriptor.digest)
-                    .collect(),
+                targets: image.annotations.get(oci::TARGETS).map(targets).unwrap_or_default(),
+                slim: image.annotations.get(oci::VARIANT).is_some_and(|variant| variant == "slim"),
+                layers: image.layers.iter().map(|layer| layer.descriptor.digest).collect(),
             })
             .collect()
     }

@@ -55,27 +55,18 @@ fn write_value(value: &Value, text: &mut String) {
             }
             text.push(']');
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            text.push_str(&value.to_string())
-        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => text.push_str(&value.to_string()),
     }
 }
 
 /// Reads `bytes`, found at `place`, into a `T`; fields that `T` does not know are ignored.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], limit: u64, place: &str) -> Result<T> {
     if bytes.len() as u64 > limit {
-        return Err(ContainerError::invalid(
-            place,
-            format!("{} bytes of JSON, more than {limit}", bytes.len()),
-        ));
+        return Err(ContainerError::invalid(place, format!("{} bytes of JSON, more than {limit}", bytes.len())));
     }
-    let wrong = |error: serde_json::Error| {
-        ContainerError::invalid(place, format!("not the JSON expected here: {error}"))
-    };
+    let wrong = |error: serde_json::Error| ContainerError::invalid(place, format!("not the JSON expected here: {error}"));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Strict { depth: 0 }
-        .deserialize(&mut deserializer)
-        .map_err(wrong)?;
+    let value = Strict { depth: 0 }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
     serde_json::from_value(value).map_err(wrong)
 }
@@ -90,19 +81,14 @@ impl Strict {
         if self.depth == MAX_DEPTH {
             return Err(E::custom(format!("nested deeper than {MAX_DEPTH}")));
         }
-        Ok(Strict {
-            depth: self.depth + 1,
-        })
+        Ok(Strict { depth: self.depth + 1 })
     }
 }
 
 impl<'de> DeserializeSeed<'de> for Strict {
     type Value = Value;
 
-    fn deserialize<D: serde::Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> std::result::Result<Value, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
@@ -151,9 +137,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(self.deeper()?)?;
             if map.insert(key.clone(), value).is_some() {
-                return Err(A::Error::custom(format!(
-                    "the key {key:?} stands twice in one object"
-                )));
+                return Err(A::Error::custom(format!("the key {key:?} stands twice in one object")));
             }
         }
         Ok(Value::Object(map))
@@ -166,26 +150,16 @@ mod tests {
 
     #[test]
     fn keys_are_sorted_and_text_is_compact() {
-        let value: Value =
-            serde_json::from_str(r#"{"b": [1, 2.5, null], "a": {"d": "x\n", "c": true}}"#).unwrap();
-        assert_eq!(
-            canonical(&value),
-            br#"{"a":{"c":true,"d":"x\n"},"b":[1,2.5,null]}"#
-        );
+        let value: Value = serde_json::from_str(r#"{"b": [1, 2.5, null], "a": {"d": "x\n", "c": true}}"#).unwrap();
+        assert_eq!(canonical(&value), br#"{"a":{"c":true,"d":"x\n"},"b":[1,2.5,null]}"#);
     }
 
     #[test]
     fn hostile_json_is_refused() {
-        let read = |text: &str| {
-            read::<Value>(text.as_bytes(), 1000, "x").map_err(|error| error.to_string())
-        };
+        let read = |text: &str| read::<Value>(text.as_bytes(), 1000, "x").map_err(|error| error.to_string());
         assert!(read(r#"{"a":1,"a":2}"#).unwrap_err().contains("twice"));
         assert!(read(&"[".repeat(200)).unwrap_err().contains("deeper"));
-        assert!(
-            read(&format!("{}{}", "[".repeat(33), "]".repeat(33)))
-                .unwrap_err()
-                .contains("deeper")
-        );
+        assert!(read(&format!("{}{}", "[".repeat(33), "]".repeat(33))).unwrap_err().contains("deeper"));
         assert!(read(&format!("{}{}", "[".repeat(31), "]".repeat(31))).is_ok());
         assert!(read(&"[".repeat(1001)).unwrap_err().contains("more than"));
         assert!(read("{} x").is_err());

@@ -58,18 +58,6 @@ impl LayerRole {
     }
 }
 
-/// What a file under `/models` is for, as `oaax.json` says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileRole {
-    /// Shared by all targets.
-    Weights,
-    /// Of one target.
-    Target,
-    /// Neither.
-    Other,
-}
-
 /// Contents whose size is known and which can be read more than once.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
@@ -85,11 +73,7 @@ impl Content {
             Data::Parts(parts) => (parts.iter().map(part_length).sum(), None),
             Data::File(path) => state(&open(path)?, path)?,
         };
-        Ok(Content {
-            data,
-            size,
-            changed,
-        })
+        Ok(Content { data, size, changed })
     }
 
     pub fn copy(&self, sink: &mut dyn Sink) -> Result<()> {
@@ -116,10 +100,7 @@ impl Content {
         }
         match state(&file, path)? == (self.size, self.changed) {
             true => Ok(()),
-            false => Err(ContainerError::package(format!(
-                "{} changed while it was packed",
-                path.display()
-            ))),
+            false => Err(ContainerError::package(format!("{} changed while it was packed", path.display()))),
         }
     }
 
@@ -150,9 +131,7 @@ fn open(path: &Path) -> Result<File> {
 }
 
 fn state(file: &File, path: &Path) -> Result<(u64, Option<SystemTime>)> {
-    let facts = file
-        .metadata()
-        .map_err(|error| ContainerError::io("read", path, error))?;
+    let facts = file.metadata().map_err(|error| ContainerError::io("read", path, error))?;
     Ok((facts.len(), facts.modified().ok()))
 }
 
@@ -166,23 +145,14 @@ impl Sink for TreeSink {
 }
 
 /// Runs both, on two threads where that pays.
-fn both<A: Send, B: Send>(
-    pays: bool,
-    a: impl FnOnce() -> A + Send,
-    b: impl FnOnce() -> B + Send,
-) -> (A, B) {
+fn both<A: Send, B: Send>(pays: bool, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
     if !pays {
         return (a(), b());
     }
     thread::scope(|scope| {
         let other = scope.spawn(a);
         let b = b();
-        (
-            other
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            b,
-        )
+        (other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), b)
     })
 }
 
@@ -207,31 +177,16 @@ pub(crate) struct Layer {
 impl Layer {
     /// The layer as tar.
     pub fn emit<S: Sink>(&self, sink: S) -> Result<S> {
-        let folders: BTreeSet<&str> = self
-            .files
-            .iter()
-            .flat_map(|file| paths::folders_above(&file.path))
-            .collect();
-        let mut entries: BTreeMap<&str, Option<&LayerFile>> =
-            folders.into_iter().map(|path| (path, None)).collect();
-        entries.extend(
-            self.files
-                .iter()
-                .map(|file| (file.path.as_str(), Some(file))),
-        );
+        let folders: BTreeSet<&str> = self.files.iter().flat_map(|file| paths::folders_above(&file.path)).collect();
+        let mut entries: BTreeMap<&str, Option<&LayerFile>> = folders.into_iter().map(|path| (path, None)).collect();
+        entries.extend(self.files.iter().map(|file| (file.path.as_str(), Some(file))));
         let mut tar = TarWriter::new(sink);
         for (path, file) in entries {
             match file {
                 None => tar.folder(path)?,
                 Some(file) => {
-                    let mode = if file.executable {
-                        EXECUTABLE
-                    } else {
-                        READABLE
-                    };
-                    tar.file(path, mode, file.content.size, true, |sink| {
-                        file.content.copy(sink)
-                    })?;
+                    let mode = if file.executable { EXECUTABLE } else { READABLE };
+                    tar.file(path, mode, file.content.size, true, |sink| file.content.copy(sink))?;
                 }
             }
         }
@@ -250,13 +205,7 @@ impl Layer {
         let stored = || self.emit_gzip(HashSink::default()).map(HashSink::finish);
         let (plain, stored) = both(size > WORTH_A_THREAD, plain, stored);
         let ((diff_id, tar_size), (gzip_digest, gzip_size)) = (plain?, stored?);
-        Ok(MeasuredLayer {
-            layer: self,
-            diff_id,
-            tar_size,
-            gzip_digest,
-            gzip_size,
-        })
+        Ok(MeasuredLayer { layer: self, diff_id, tar_size, gzip_digest, gzip_size })
     }
 }
 
@@ -269,4 +218,25 @@ pub(crate) struct MeasuredLayer {
     pub tar_size: u64,
     pub gzip_digest: Digest,
     pub gzip_size: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_between_two_readings_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w");
+        fs::write(&path, "abc").unwrap();
+        let content = Content::new(Data::File(path.clone())).unwrap();
+        content.hash().unwrap();
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"d").unwrap();
+        assert!(content.hash().unwrap_err().to_string().contains("changed while it was packed"));
+        let file = LayerFile { path: "models/w".to_owned(), executable: false, content };
+        let layer = Layer { role: LayerRole::Other, target: None, files: vec![file] };
+        assert!(layer.measure().unwrap_err().to_string().contains("while it was packed"));
+    }
 }

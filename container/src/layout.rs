@@ -24,9 +24,7 @@ use crate::{
 
 /// Writes `package` as an OCI layout in registry form to the folder `path`, replacing an older layout there.
 pub fn write_layout(package: &Package, path: &Path) -> Result<Written> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| ContainerError::package(format!("{} has no name", path.display())))?;
+    let name = path.file_name().ok_or_else(|| ContainerError::package(format!("{} has no name", path.display())))?;
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -42,21 +40,12 @@ pub fn write_layout(package: &Package, path: &Path) -> Result<Written> {
     let bytes = emit(package, &prepared, temporary.path(), &path)?;
     replace(temporary, &path)?;
     let index = prepared.gzip.index.digest;
-    Ok(Written {
-        index,
-        registry_index: index,
-        manifest: prepared.manifest,
-        bytes,
-    })
+    Ok(Written { index, registry_index: index, manifest: prepared.manifest, bytes })
 }
 
 fn emit(package: &Package, prepared: &Prepared, folder: &Path, shown: &Path) -> Result<u64> {
     let failed = |error| ContainerError::io("create", shown, error);
-    let create = |name: &str| {
-        File::create(folder.join(name))
-            .map(|file| FileSink::new(file, shown))
-            .map_err(failed)
-    };
+    let create = |name: &str| File::create(folder.join(name)).map(|file| FileSink::new(file, shown)).map_err(failed);
     let put = |name: &str, bytes: &[u8]| {
         let mut sink = create(name)?;
         sink.put(bytes)?;
@@ -66,25 +55,11 @@ fn emit(package: &Package, prepared: &Prepared, folder: &Path, shown: &Path) -> 
     let mut bytes = 0;
     for layer in prepared.distinct_layers() {
         bytes += layer.gzip_size;
-        layer
-            .layer
-            .emit_gzip(create(&format!(
-                "blobs/sha256/{}",
-                layer.gzip_digest.hex()
-            ))?)?
-            .finish()?;
+        layer.layer.emit_gzip(create(&format!("blobs/sha256/{}", layer.gzip_digest.hex()))?)?.finish()?;
     }
-    for document in prepared
-        .configs
-        .iter()
-        .chain(&prepared.gzip.manifests)
-        .chain([&prepared.gzip.index])
-    {
+    for document in prepared.configs.iter().chain(&prepared.gzip.manifests).chain([&prepared.gzip.index]) {
         bytes += document.bytes.len() as u64;
-        put(
-            &format!("blobs/sha256/{}", document.digest.hex()),
-            &document.bytes,
-        )?;
+        put(&format!("blobs/sha256/{}", document.digest.hex()), &document.bytes)?;
     }
     put("index.json", &index_json(package, prepared))?;
     put("oci-layout", oci::LAYOUT_FILE)?;
@@ -96,15 +71,9 @@ fn index_json(package: &Package, prepared: &Prepared) -> Vec<u8> {
     let named = |descriptor: Descriptor, reference: &str| {
         let mut annotations: Annotations = descriptor.annotations.clone();
         annotations.insert(oci::REF_NAME.to_owned(), reference.to_owned());
-        Descriptor {
-            annotations,
-            ..descriptor
-        }
+        Descriptor { annotations, ..descriptor }
     };
-    let whole = named(
-        prepared.gzip.index.descriptor(oci::INDEX),
-        &package.options.tag,
-    );
+    let whole = named(prepared.gzip.index.descriptor(oci::INDEX), &package.options.tag);
     let pairs = prepared.images.iter().zip(&prepared.gzip.manifests);
     let single = pairs.map(|(image, manifest)| named(image.descriptor(manifest), &image.reference));
     json::canonical(&Index {
@@ -116,19 +85,13 @@ fn index_json(package: &Package, prepared: &Prepared) -> Vec<u8> {
 }
 
 fn check_replaceable(path: &Path) -> Result<()> {
-    let refuse = |what: &str| {
-        Err(ContainerError::package(format!(
-            "{} is {what} and is not replaced",
-            path.display()
-        )))
-    };
+    let refuse = |what: &str| Err(ContainerError::package(format!("{} is {what} and is not replaced", path.display())));
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(ContainerError::io("read", path, error)),
         Ok(facts) if !facts.is_dir() => refuse("a file"),
         Ok(_) => {
-            let mut entries =
-                fs::read_dir(path).map_err(|error| ContainerError::io("read", path, error))?;
+            let mut entries = fs::read_dir(path).map_err(|error| ContainerError::io("read", path, error))?;
             match entries.next().is_none() || path.join("oci-layout").is_file() {
                 true => Ok(()),
                 false => refuse("a folder with other things in it"),

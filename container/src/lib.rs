@@ -33,19 +33,14 @@ pub use archive::write_archive;
 pub use digest::{Digest, HashTree, LEAF_SIZE, TreeHasher};
 pub use error::{ContainerError, Result};
 pub use inspect::{Report, ReportFile, ReportImage, ReportLayer, inspect};
-pub use layer::{FileRole, LayerRole};
+pub use layer::LayerRole;
 pub use layout::write_layout;
 pub use manifest::{
-    Canary, DeviceNeed, Dim, Extra, Fallback, FileEntry, HashTreeForm, HostNode, KNOWN_CRITICAL,
-    Manifest, Needs, Placement, PlacementEntry, PrecisionEntry, Producer, SCHEMA, SignaturePolicy,
-    SymbolRange, Tolerance, ValueInfo, ValueType, Variant,
+    Canary, DeviceNeed, Dim, Extra, Fallback, FileEntry, HashTreeForm, HostNode, KNOWN_CRITICAL, Manifest, Needs, Placement,
+    PlacementEntry, PrecisionEntry, Producer, SCHEMA, SignaturePolicy, SymbolRange, Tolerance, ValueInfo, ValueType, Variant,
 };
-pub use open::{
-    Expectation, FileRange, Form, OpenedFile, OpenedPackage, Verified, open, open_bytes, open_with,
-};
-pub use package::{
-    Data, Options, Package, PackageFile, Part, Platform, Role, RuntimeFile, target_folder,
-};
+pub use open::{Expectation, FileRange, Form, OpenedFile, OpenedPackage, Verified, open, open_bytes, open_with};
+pub use package::{Data, Options, Package, PackageFile, Part, Platform, Role, RuntimeFile, target_folder};
 pub use prepare::Written;
 
 /// Every file's data begins at a multiple of this many bytes: in its layer, and in the archive.

@@ -88,12 +88,7 @@ pub struct Platform {
 impl Platform {
     /// `linux` on `architecture`, all targets, without a runtime layer.
     pub fn linux(architecture: impl Into<String>) -> Platform {
-        Platform {
-            os: "linux".to_owned(),
-            architecture: architecture.into(),
-            runtime: Vec::new(),
-            targets: Vec::new(),
-        }
+        Platform { os: "linux".to_owned(), architecture: architecture.into(), runtime: Vec::new(), targets: Vec::new() }
     }
 }
 
@@ -121,11 +116,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            tag: "v1".to_owned(),
-            created: 0,
-            slim: true,
-        }
+        Options { tag: "v1".to_owned(), created: 0, slim: true }
     }
 }
 
@@ -133,31 +124,17 @@ impl Options {
     /// The defaults, with `created` from the variable SOURCE_DATE_EPOCH where it is set.
     pub fn from_environment() -> Result<Options> {
         let created = match env::var("SOURCE_DATE_EPOCH") {
-            Ok(text) => text.parse().map_err(|_| {
-                ContainerError::package(format!(
-                    "SOURCE_DATE_EPOCH is {text:?}, not a number of seconds"
-                ))
-            })?,
+            Ok(text) => text
+                .parse()
+                .map_err(|_| ContainerError::package(format!("SOURCE_DATE_EPOCH is {text:?}, not a number of seconds")))?,
             Err(_) => 0,
         };
-        Ok(Options {
-            created,
-            ..Options::default()
-        })
+        Ok(Options { created, ..Options::default() })
     }
 }
 
 /// The folder under `/models` for the files of a variant: `cpu:x86-64-v3` gives `targets/cpu-x86-64-v3`.
 pub fn target_folder(id: &str) -> String {
-    let name: String = id
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || "._+-".contains(c) {
-                c
-            } else {
-                '-'
-            }
-        })
-        .collect();
+    let name: String = id.chars().map(|c| if c.is_ascii_alphanumeric() || "._+-".contains(c) { c } else { '-' }).collect();
     format!("targets/{name}")
 }

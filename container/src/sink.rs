@@ -66,27 +66,19 @@ pub(crate) struct FileSink {
 impl FileSink {
     /// Writes to `file`; errors speak of `path`, where the file will stand in the end.
     pub fn new(file: File, path: &Path) -> FileSink {
-        FileSink {
-            writer: BufWriter::with_capacity(256 << 10, file),
-            path: path.to_owned(),
-        }
+        FileSink { writer: BufWriter::with_capacity(256 << 10, file), path: path.to_owned() }
     }
 
     /// Flushes down to the disk, where quotas and network file systems report that there is no room.
     pub fn finish(self) -> Result<()> {
         let FileSink { writer, path } = self;
-        let file = writer
-            .into_inner()
-            .map_err(|error| ContainerError::io("write", &path, error.into_error()))?;
-        file.sync_data()
-            .map_err(|error| ContainerError::io("write", &path, error))
+        let file = writer.into_inner().map_err(|error| ContainerError::io("write", &path, error.into_error()))?;
+        file.sync_data().map_err(|error| ContainerError::io("write", &path, error))
     }
 }
 
 impl Sink for FileSink {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer
-            .write_all(bytes)
-            .map_err(|error| ContainerError::io("write", &self.path, error))
+        self.writer.write_all(bytes).map_err(|error| ContainerError::io("write", &self.path, error))
     }
 }

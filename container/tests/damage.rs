@@ -17,8 +17,7 @@ fn archive() -> Vec<u8> {
 fn check(bytes: Vec<u8>) -> Result<OpenedPackage, String> {
     let bytes = Bytes::from(bytes);
     catch_unwind(|| {
-        let opened =
-            open_bytes(bytes, &Expectation::default()).map_err(|error| error.to_string())?;
+        let opened = open_bytes(bytes, &Expectation::default()).map_err(|error| error.to_string())?;
         opened.verify().map_err(|error| error.to_string())?;
         Ok(opened)
     })
@@ -29,9 +28,7 @@ fn check(bytes: Vec<u8>) -> Result<OpenedPackage, String> {
 fn an_archive_cut_anywhere_is_refused() {
     let whole = archive();
     check(whole.clone()).unwrap();
-    let ends = (0..whole.len())
-        .step_by(512)
-        .flat_map(|block| [block.saturating_sub(1), block, block + 1, block + 257]);
+    let ends = (0..whole.len()).step_by(512).flat_map(|block| [block.saturating_sub(1), block, block + 1, block + 257]);
     for end in ends.filter(|&end| end < whole.len()) {
         assert!(check(whole[..end].to_vec()).is_err(), "cut at {end}");
     }
@@ -42,12 +39,7 @@ fn flips_anywhere_never_panic_and_flips_in_contents_are_found() {
     let whole = archive();
     let opened = check(whole.clone()).unwrap();
     let manifest = opened.manifest_bytes().to_vec();
-    let find = |needle: &[u8]| {
-        whole
-            .windows(needle.len())
-            .position(|window| window == needle)
-            .unwrap()
-    };
+    let find = |needle: &[u8]| whole.windows(needle.len()).position(|window| window == needle).unwrap();
     let data = common::noise(3000, 9);
     let (data_at, manifest_at) = (find(&data), find(&manifest));
     // Every byte of oaax.json and every byte of the file, one bit each.
@@ -76,9 +68,7 @@ fn flips_anywhere_never_panic_and_flips_in_contents_are_found() {
 #[test]
 fn flips_in_headers_and_documents_never_panic() {
     let whole = archive();
-    let dense: Vec<usize> = (0..whole.len())
-        .filter(|&at| whole[at] != 0 && whole[at] != b' ')
-        .collect();
+    let dense: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] != 0 && whole[at] != b' ').collect();
     let documents = &dense[..dense.len().min(6000)];
     for &at in documents {
         let mut bytes = whole.clone();
@@ -94,10 +84,7 @@ fn every_blob_of_a_layout_is_watched() {
     write_layout(&common::tiny_package(), &path).unwrap();
     let verify = |path: &Path| open(path).and_then(|opened| opened.verify()).is_ok();
     assert!(verify(&path));
-    for blob in fs::read_dir(path.join("blobs/sha256"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-    {
+    for blob in fs::read_dir(path.join("blobs/sha256")).unwrap().map(|entry| entry.unwrap().path()) {
         let whole = fs::read(&blob).unwrap();
         let step = (whole.len() / 40).max(1);
         for at in (0..whole.len()).step_by(step).chain([whole.len() - 1]) {

@@ -6,8 +6,7 @@ use std::{fs, path::Path, process::Command};
 
 use common::tree;
 use oaaxc_container::{
-    Data, Expectation, Form, Package, PackageFile, Platform, Role, open, open_with, write_archive,
-    write_layout,
+    Data, Expectation, Form, Package, PackageFile, Platform, Role, open, open_with, write_archive, write_layout,
 };
 
 #[test]
@@ -29,10 +28,8 @@ fn an_older_output_is_replaced_and_a_stranger_is_not() {
     assert!(write_archive(&package, &at("other")).is_err());
     assert!(write_layout(&package, &at("m.oaax")).is_err());
     assert!(at("other/things").is_dir());
-    let mut names: Vec<String> = fs::read_dir(folder.path())
-        .unwrap()
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, ["layout", "m.oaax", "mine", "other"]);
 }
@@ -55,23 +52,13 @@ fn a_full_disk_leaves_what_was_there_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("m.oaax"), "old").unwrap();
     let output = Command::new("sh")
-        .args([
-            "-c",
-            r#"trap "" XFSZ; ulimit -f 1000; exec "$0" --exact write_without_room"#,
-        ])
+        .args(["-c", r#"trap "" XFSZ; ulimit -f 1000; exec "$0" --exact write_without_room"#])
         .arg(std::env::current_exe().unwrap())
         .env("OAAXC_TEST_FULL", folder.path())
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
-    assert_eq!(
-        tree(folder.path()),
-        [("m.oaax".to_owned(), b"old".to_vec())]
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(tree(folder.path()), [("m.oaax".to_owned(), b"old".to_vec())]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -81,72 +68,30 @@ fn a_package_that_contradicts_itself_is_refused_before_anything_is_written() {
     type Change = fn(&mut Package);
     let cases: [(&str, Change); 14] = [
         ("no platform", |p| p.platforms.clear()),
-        ("odd or stands twice", |p| {
-            p.platforms.push(Platform::linux("amd64"))
-        }),
-        ("odd or stands twice", |p| {
-            p.platforms[0].architecture = "a/../b".to_owned()
-        }),
-        ("not among the variants", |p| {
-            p.platforms[0].targets.push("moon".to_owned())
-        }),
-        ("not among the variants", |p| {
-            p.files[2].role = Role::Target("moon".to_owned())
-        }),
-        ("not among the files", |p| {
-            p.manifest.variants[0].program = "x".to_owned()
-        }),
-        ("stands twice", |p| {
-            p.manifest.variants[1].id = "cpu".to_owned()
-        }),
-        ("given twice", |p| {
-            p.files[0].path = "weights/0.bin".to_owned()
-        }),
-        ("lies in it", |p| {
-            p.files[5].path = "weights/0.bin/x".to_owned()
-        }),
+        ("odd or stands twice", |p| p.platforms.push(Platform::linux("amd64"))),
+        ("odd or stands twice", |p| p.platforms[0].architecture = "a/../b".to_owned()),
+        ("not among the variants", |p| p.platforms[0].targets.push("moon".to_owned())),
+        ("not among the variants", |p| p.files[2].role = Role::Target("moon".to_owned())),
+        ("not among the files", |p| p.manifest.variants[0].program = "x".to_owned()),
+        ("stands twice", |p| p.manifest.variants[1].id = "cpu".to_owned()),
+        ("given twice", |p| p.files[0].path = "weights/0.bin".to_owned()),
+        ("lies in it", |p| p.files[5].path = "weights/0.bin/x".to_owned()),
         ("component . or ..", |p| p.files[0].path = "../x".to_owned()),
-        ("not given as a file", |p| {
-            p.files[0].path = "oaax.json".to_owned()
-        }),
+        ("not given as a file", |p| p.files[0].path = "oaax.json".to_owned()),
         ("longer than 100", |p| p.files[0].path = "x".repeat(95)),
-        ("under usr/", |p| {
-            p.platforms[0].runtime[0].path = "etc/passwd".to_owned()
-        }),
-        ("would be refused", |p| {
-            p.manifest.critical.push("moon".to_owned())
-        }),
+        ("under usr/", |p| p.platforms[0].runtime[0].path = "etc/passwd".to_owned()),
+        ("would be refused", |p| p.manifest.critical.push("moon".to_owned())),
     ];
     for (expected, change) in cases {
         let mut package = common::package();
         change(&mut package);
-        let error = write_archive(&package, &folder.path().join("m"))
-            .unwrap_err()
-            .to_string();
+        let error = write_archive(&package, &folder.path().join("m")).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
-        assert_eq!(
-            write_layout(&package, &folder.path().join("m"))
-                .unwrap_err()
-                .to_string(),
-            error
-        );
+        assert_eq!(write_layout(&package, &folder.path().join("m")).unwrap_err().to_string(), error);
     }
-    let gone = PackageFile {
-        path: "x".to_owned(),
-        role: Role::Other,
-        data: Data::File(folder.path().join("gone")),
-    };
-    let package = Package {
-        files: vec![gone],
-        platforms: vec![Platform::linux("amd64")],
-        ..common::tiny_package()
-    };
-    assert!(
-        write_archive(&package, &folder.path().join("m"))
-            .unwrap_err()
-            .to_string()
-            .contains("gone")
-    );
+    let gone = PackageFile { path: "x".to_owned(), role: Role::Other, data: Data::File(folder.path().join("gone")) };
+    let package = Package { files: vec![gone], platforms: vec![Platform::linux("amd64")], ..common::tiny_package() };
+    assert!(write_archive(&package, &folder.path().join("m")).unwrap_err().to_string().contains("gone"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -157,24 +102,18 @@ fn an_unpacked_folder_is_bound_by_a_digest_alone() {
     let package = common::package();
     let written = write_archive(&package, &archive).unwrap();
     open(&archive).unwrap().unpack(&models).unwrap();
-    assert!(
-        open(&archive).unwrap().unpack(&models).is_err(),
-        "an existing folder is left alone"
-    );
+    assert!(open(&archive).unwrap().unpack(&models).is_err(), "an existing folder is left alone");
     fs::write(models.join("stranger"), "x").unwrap();
-    let expected = Expectation {
-        manifest: Some(written.manifest),
-        tag: None,
-    };
+    let expected = Expectation { manifest: Some(written.manifest), tag: None };
     let opened = open_with(&models, &expected).unwrap();
-    assert_eq!(opened.form(), Form::Folder);
+    assert_eq!((opened.form(), opened.bound()), (Form::Folder, true));
     assert_eq!(opened.verify().unwrap().files, package.files.len());
     assert_eq!(opened.range("targets/cpu/kernels.so").unwrap().offset, 0);
     let mut json = fs::read_to_string(models.join("oaax.json")).unwrap();
     json = json.replace("Small_Model", "Other_Model");
     fs::write(models.join("oaax.json"), json).unwrap();
     assert!(open_with(&models, &expected).is_err());
-    assert!(open(&models).is_ok());
+    assert!(!open(&models).unwrap().bound());
     fs::remove_file(models.join("targets/rocm-gfx942/program.bin")).unwrap();
     let slim = open(&models).unwrap();
     assert!(slim.has_variant("cpu") && !slim.has_variant("rocm:gfx942"));
@@ -197,12 +136,6 @@ fn links_and_pipes_in_an_unpacked_folder_are_refused() {
     std::os::unix::fs::symlink(aside.join("0.bin"), weights.join("0.bin")).unwrap();
     assert!(open(&models).is_err_and(|error| error.to_string().contains("link")));
     fs::remove_file(weights.join("0.bin")).unwrap();
-    assert!(
-        Command::new("mkfifo")
-            .arg(weights.join("0.bin"))
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(weights.join("0.bin")).status().unwrap().success());
     assert!(open(&models).is_err_and(|error| error.to_string().contains("regular")));
 }

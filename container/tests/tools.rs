@@ -23,14 +23,8 @@ fn run(program: &str, arguments: &[&str]) -> Output {
 
 fn succeed(program: &str, arguments: &[&str]) -> String {
     let output = run(program, arguments);
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}\n{stdout}\n{stderr}"
-    );
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}\n{stdout}\n{stderr}");
     stdout.into_owned()
 }
 
@@ -44,24 +38,14 @@ fn skopeo_copy(flags: &[&str], from: &str, to: &str) {
 
 fn unpack(image: &str, bundle: &Path) {
     let user = succeed("id", &["-u"]);
-    let rootless: &[&str] = if user.trim() == "0" {
-        &[]
-    } else {
-        &["--rootless"]
-    };
+    let rootless: &[&str] = if user.trim() == "0" { &[] } else { &["--rootless"] };
     let bundle = bundle.display().to_string();
-    succeed(
-        "umoci",
-        &[&["unpack"], rootless, &["--image", image, &bundle]].concat(),
-    );
+    succeed("umoci", &[&["unpack"], rootless, &["--image", image, &bundle]].concat());
 }
 
 fn package() -> oaaxc_container::Package {
     let mut package = common::package();
-    package.platforms.push(Platform {
-        targets: vec!["cpu".to_owned()],
-        ..Platform::linux("arm64")
-    });
+    package.platforms.push(Platform { targets: vec!["cpu".to_owned()], ..Platform::linux("arm64") });
     package
 }
 
@@ -71,21 +55,13 @@ fn skopeo_copies_the_archive_with_every_digest_and_umoci_unpacks_it() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let written = write_archive(&package(), Path::new(&at("model.oaax"))).unwrap();
     let source = format!("oci-archive:{}", at("model.oaax"));
-    skopeo_copy(
-        &["--all", "--preserve-digests"],
-        &source,
-        &format!("oci:{}:v1", at("copy")),
-    );
+    skopeo_copy(&["--all", "--preserve-digests"], &source, &format!("oci:{}:v1", at("copy")));
     let index = fs::read_to_string(Path::new(&at("copy")).join("index.json")).unwrap();
     assert!(index.contains(&written.index.to_string()), "{index}");
     let copy = open(Path::new(&at("copy"))).unwrap();
     assert_eq!(copy.verify().unwrap().files, 6);
     // umoci cannot choose in an index; one image of it can be unpacked.
-    skopeo_copy(
-        &["--preserve-digests"],
-        &source,
-        &format!("oci:{}:one", at("single")),
-    );
+    skopeo_copy(&["--preserve-digests"], &source, &format!("oci:{}:one", at("single")));
     unpack(&format!("{}:one", at("single")), Path::new(&at("bundle")));
     check_root(&Path::new(&at("bundle")).join("rootfs"));
 }
@@ -96,42 +72,22 @@ fn skopeo_copies_the_layout_without_flags_and_umoci_unpacks_every_image() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let written = write_layout(&package(), Path::new(&at("layout"))).unwrap();
     let source = format!("oci:{}:v1", at("layout"));
-    skopeo_copy(
-        &["--all", "--preserve-digests"],
-        &source,
-        &format!("oci:{}:v1", at("exact")),
-    );
+    skopeo_copy(&["--all", "--preserve-digests"], &source, &format!("oci:{}:v1", at("exact")));
     // Stored gzip is why the digest also survives a copy that does not ask for it.
     skopeo_copy(&["--all"], &source, &format!("oci:{}:v1", at("plain")));
     for copy in ["exact", "plain"] {
         let index = fs::read_to_string(Path::new(&at(copy)).join("index.json")).unwrap();
-        assert!(
-            index.contains(&written.index.to_string()),
-            "{copy}: {index}"
-        );
+        assert!(index.contains(&written.index.to_string()), "{copy}: {index}");
         open(Path::new(&at(copy))).unwrap().verify().unwrap();
     }
-    for reference in [
-        "v1-amd64",
-        "v1-arm64",
-        "v1-amd64-cpu",
-        "v1-amd64-rocm-gfx942",
-    ] {
+    for reference in ["v1-amd64", "v1-arm64", "v1-amd64-cpu", "v1-amd64-rocm-gfx942"] {
         let bundle = at(reference);
         unpack(&format!("{}:{reference}", at("layout")), Path::new(&bundle));
         let models = Path::new(&bundle).join("rootfs/models");
         let opened = open(&models).unwrap();
         opened.verify().unwrap();
-        assert_eq!(
-            opened.has_variant("cpu"),
-            reference != "v1-amd64-rocm-gfx942",
-            "{reference}"
-        );
-        assert_eq!(
-            opened.has_variant("rocm:gfx942"),
-            reference.contains("rocm") || reference == "v1-amd64",
-            "{reference}"
-        );
+        assert_eq!(opened.has_variant("cpu"), reference != "v1-amd64-rocm-gfx942", "{reference}");
+        assert_eq!(opened.has_variant("rocm:gfx942"), reference.contains("rocm") || reference == "v1-amd64", "{reference}");
     }
     check_root(&Path::new(&at("v1-amd64")).join("rootfs"));
 }
@@ -154,11 +110,7 @@ fn an_archive_that_skopeo_wrote_reads_too() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     write_layout(&package(), Path::new(&at("layout"))).unwrap();
     let copy = at("copy.tar");
-    skopeo_copy(
-        &["--all"],
-        &format!("oci:{}:v1", at("layout")),
-        &format!("oci-archive:{copy}:v1"),
-    );
+    skopeo_copy(&["--all"], &format!("oci:{}:v1", at("layout")), &format!("oci-archive:{copy}:v1"));
     let opened = open(Path::new(&copy)).unwrap();
     assert_eq!(opened.verify().unwrap().files, 6);
 }
@@ -168,18 +120,8 @@ fn skopeo_takes_the_archive_as_a_docker_archive() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.oaax");
     write_archive(&package(), &path).unwrap();
-    let text = succeed(
-        "skopeo",
-        &[
-            "inspect",
-            "--config",
-            &format!("docker-archive:{}", path.display()),
-        ],
-    );
-    assert!(
-        text.contains("65532:65532") && text.contains("/usr/bin/oaax-run"),
-        "{text}"
-    );
+    let text = succeed("skopeo", &["inspect", "--config", &format!("docker-archive:{}", path.display())]);
+    assert!(text.contains("65532:65532") && text.contains("/usr/bin/oaax-run"), "{text}");
 }
 
 #[test]
@@ -196,33 +138,14 @@ fn gnu_tar_and_python_list_the_archive_and_each_of_its_layers() {
         for m in tarfile.open(sys.argv[1], 'r:'):\n    print(m.name, m.size, m.offset_data % 65536, oct(m.mode), m.uid, m.mtime)";
     let mut listed = Vec::new();
     for layer in inspect(&path).unwrap().layers {
-        let blob = outer
-            .join("blobs/sha256")
-            .join(layer.digest.hex())
-            .display()
-            .to_string();
+        let blob = outer.join("blobs/sha256").join(layer.digest.hex()).display().to_string();
         let python = succeed("python3", &["-c", script, &blob]);
         let gnu = run("tar", &["-tf", &blob]);
-        assert!(
-            gnu.status.success() && gnu.stderr.is_empty(),
-            "{}",
-            String::from_utf8_lossy(&gnu.stderr)
-        );
-        let names: Vec<String> = String::from_utf8_lossy(&gnu.stdout)
-            .lines()
-            .map(|line| line.trim_end_matches('/').to_owned())
-            .collect();
-        assert_eq!(
-            python
-                .lines()
-                .map(|line| line.split(' ').next().unwrap())
-                .collect::<Vec<_>>(),
-            names
-        );
-        for line in python
-            .lines()
-            .filter(|line| line.contains("0o444") || line.contains("0o555"))
-        {
+        assert!(gnu.status.success() && gnu.stderr.is_empty(), "{}", String::from_utf8_lossy(&gnu.stderr));
+        let names: Vec<String> =
+            String::from_utf8_lossy(&gnu.stdout).lines().map(|line| line.trim_end_matches('/').to_owned()).collect();
+        assert_eq!(python.lines().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>(), names);
+        for line in python.lines().filter(|line| line.contains("0o444") || line.contains("0o555")) {
             let fields: Vec<&str> = line.split(' ').collect();
             assert_eq!((fields[2], fields[4], fields[5]), ("0", "0", "0"), "{line}");
             listed.push(fields[0].to_owned());

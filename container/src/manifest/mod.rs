@@ -18,9 +18,7 @@ use crate::{
     json, paths,
 };
 
-pub use report::{
-    Canary, Fallback, HostNode, Placement, PlacementEntry, PrecisionEntry, Tolerance,
-};
+pub use report::{Canary, Fallback, HostNode, Placement, PlacementEntry, PrecisionEntry, Tolerance};
 pub use signature::{Dim, SymbolRange, ValueInfo, ValueType};
 pub use variant::{DeviceNeed, Needs, Variant};
 
@@ -124,10 +122,7 @@ pub struct HashTreeForm {
 
 impl Default for HashTreeForm {
     fn default() -> Self {
-        HashTreeForm {
-            algorithm: "sha256".to_owned(),
-            leaf_size: LEAF_SIZE,
-        }
+        HashTreeForm { algorithm: "sha256".to_owned(), leaf_size: LEAF_SIZE }
     }
 }
 
@@ -152,10 +147,7 @@ impl Manifest {
             schema: SCHEMA,
             min_reader: SCHEMA,
             name: name.into(),
-            producer: Producer {
-                name: "oaaxc".to_owned(),
-                version: producer_version.into(),
-            },
+            producer: Producer { name: "oaaxc".to_owned(), version: producer_version.into() },
             critical: vec!["hash_tree".to_owned()],
             ..Manifest::default()
         }
@@ -179,40 +171,19 @@ impl Manifest {
             return wrong("schema and min_reader must be at least 1".to_owned());
         }
         if self.min_reader > SCHEMA {
-            return wrong(format!(
-                "needs a reader of version {}, this one is {SCHEMA}; use a newer oaaxc",
-                self.min_reader
-            ));
+            return wrong(format!("needs a reader of version {}, this one is {SCHEMA}; use a newer oaaxc", self.min_reader));
         }
-        if let Some(name) = self
-            .critical
-            .iter()
-            .find(|name| !KNOWN_CRITICAL.contains(&name.as_str()))
-        {
-            return wrong(format!(
-                "marks {name:?} as critical, which this reader does not know; use a newer oaaxc"
-            ));
+        if let Some(name) = self.critical.iter().find(|name| !KNOWN_CRITICAL.contains(&name.as_str())) {
+            return wrong(format!("marks {name:?} as critical, which this reader does not know; use a newer oaaxc"));
         }
         if self.hash_tree != HashTreeForm::default() {
-            return wrong(format!(
-                "has hash trees of form {:?}, this reader knows sha256 with 2 MiB leaves",
-                self.hash_tree
-            ));
+            return wrong(format!("has hash trees of form {:?}, this reader knows sha256 with 2 MiB leaves", self.hash_tree));
         }
         for file in &self.files {
-            file.check().map_err(|reason| {
-                ContainerError::invalid(format!("oaax.json, file {:?}", file.path), reason)
-            })?;
+            file.check().map_err(|reason| ContainerError::invalid(format!("oaax.json, file {:?}", file.path), reason))?;
         }
-        match self
-            .files
-            .windows(2)
-            .find(|pair| pair[0].path >= pair[1].path)
-        {
-            Some(pair) => wrong(format!(
-                "files are not sorted or not unique at {:?}",
-                pair[1].path
-            )),
+        match self.files.windows(2).find(|pair| pair[0].path >= pair[1].path) {
+            Some(pair) => wrong(format!("files are not sorted or not unique at {:?}", pair[1].path)),
             None => Ok(()),
         }
     }
@@ -227,10 +198,8 @@ impl FileEntry {
         if Digest::from_hex(&self.sha256).is_none() {
             return Err("sha256 is not 64 lower-case hexadecimal digits".to_owned());
         }
-        let root =
-            Digest::from_hex(&self.root).ok_or("root is not 64 lower-case hexadecimal digits")?;
-        let leaves =
-            from_hex(&self.leaves).ok_or("leaves are not lower-case hexadecimal digits")?;
+        let root = Digest::from_hex(&self.root).ok_or("root is not 64 lower-case hexadecimal digits")?;
+        let leaves = from_hex(&self.leaves).ok_or("leaves are not lower-case hexadecimal digits")?;
         if leaves.len() as u64 != self.size.div_ceil(LEAF_SIZE) * 32 {
             return Err("the number of leaves does not fit the size".to_owned());
         }
@@ -249,50 +218,25 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> String {
-        Manifest::from_json(text.as_bytes())
-            .unwrap_err()
-            .to_string()
+        Manifest::from_json(text.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
     fn a_manifest_survives_writing_and_reading() {
         let mut manifest = Manifest::new("m", "0.1.0");
-        manifest.symbols.insert(
-            "N".to_owned(),
-            SymbolRange {
-                min: 1,
-                max: Some(8),
-            },
-        );
-        let dims = Some(vec![
-            Dim::Named("N".to_owned()),
-            Dim::Size(3),
-            Dim::Named("2*N + 1".to_owned()),
-        ]);
+        manifest.symbols.insert("N".to_owned(), SymbolRange { min: 1, max: Some(8) });
+        let dims = Some(vec![Dim::Named("N".to_owned()), Dim::Size(3), Dim::Named("2*N + 1".to_owned())]);
         manifest.inputs.push(ValueInfo {
             name: "x".to_owned(),
-            ty: ValueType::Tensor {
-                dtype: "float".to_owned(),
-                dims,
-            },
+            ty: ValueType::Tensor { dtype: "float".to_owned(), dims },
             overridable: false,
         });
         let element = Box::new(ValueType::Map {
             key: "int64".to_owned(),
-            value: Box::new(ValueType::Tensor {
-                dtype: "string".to_owned(),
-                dims: None,
-            }),
+            value: Box::new(ValueType::Tensor { dtype: "string".to_owned(), dims: None }),
         });
-        manifest.outputs.push(ValueInfo {
-            name: "y".to_owned(),
-            ty: ValueType::Sequence { element },
-            overridable: true,
-        });
-        manifest.variants.push(Variant {
-            id: "cpu".to_owned(),
-            ..Variant::default()
-        });
+        manifest.outputs.push(ValueInfo { name: "y".to_owned(), ty: ValueType::Sequence { element }, overridable: true });
+        manifest.variants.push(Variant { id: "cpu".to_owned(), ..Variant::default() });
         let bytes = manifest.to_json();
         assert_eq!(Manifest::from_json(&bytes).unwrap(), manifest);
         assert_eq!(Manifest::from_json(&bytes).unwrap().to_json(), bytes);
@@ -300,22 +244,13 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_kept_and_unknown_critical_names_refused() {
-        let manifest = Manifest::from_json(
-            br#"{"schema":7,"min_reader":1,"later":{"x":1},"signature_policy":"moon"}"#,
-        )
-        .unwrap();
+        let manifest = Manifest::from_json(br#"{"schema":7,"min_reader":1,"later":{"x":1},"signature_policy":"moon"}"#).unwrap();
         assert_eq!(manifest.extra["later"]["x"], 1);
         assert_eq!(manifest.signature_policy, SignaturePolicy::Unknown);
-        assert!(
-            refused(r#"{"schema":1,"min_reader":1,"critical":["hash_tree","moon"]}"#)
-                .contains("moon")
-        );
+        assert!(refused(r#"{"schema":1,"min_reader":1,"critical":["hash_tree","moon"]}"#).contains("moon"));
         assert!(refused(r#"{"schema":2,"min_reader":2}"#).contains("newer"));
         assert!(refused(r#"{}"#).contains("at least 1"));
-        assert!(
-            refused(r#"{"schema":1,"min_reader":1,"hash_tree":{"algorithm":"md5","leaf_size":1}}"#)
-                .contains("md5")
-        );
+        assert!(refused(r#"{"schema":1,"min_reader":1,"hash_tree":{"algorithm":"md5","leaf_size":1}}"#).contains("md5"));
     }
 
     #[test]
@@ -335,9 +270,7 @@ mod tests {
             change(&mut entry);
             let mut manifest = Manifest::new("m", "0");
             manifest.files.push(entry);
-            Manifest::from_json(&manifest.to_json())
-                .map(|_| ())
-                .map_err(|error| error.to_string())
+            Manifest::from_json(&manifest.to_json()).map(|_| ()).map_err(|error| error.to_string())
         };
         assert!(entry(|_| ()).is_ok());
         assert!(entry(|e| e.path = "../x".to_owned()).is_err());

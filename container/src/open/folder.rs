@@ -6,10 +6,7 @@
 
 use std::{collections::BTreeMap, io::ErrorKind, path::Path};
 
-use super::{
-    Expectation, Form, OpenedFile, OpenedPackage, Place, check_complete, read_manifest,
-    store::open_below,
-};
+use super::{Expectation, Form, OpenedFile, OpenedPackage, Place, check_complete, read_manifest, store::open_below};
 use crate::{
     error::{ContainerError, Result},
     json,
@@ -17,8 +14,7 @@ use crate::{
 };
 
 pub(super) fn open(path: &Path, expected: &Expectation) -> Result<OpenedPackage> {
-    let manifest_bytes =
-        open_below(path, "oaax.json")?.read_all(json::MAX_MANIFEST, "oaax.json")?;
+    let manifest_bytes = open_below(path, "oaax.json")?.read_all(json::MAX_MANIFEST, "oaax.json")?;
     let manifest = read_manifest(&manifest_bytes, expected)?;
     let mut files = BTreeMap::new();
     for entry in &manifest.files {
@@ -30,26 +26,15 @@ pub(super) fn open(path: &Path, expected: &Expectation) -> Result<OpenedPackage>
             Err(error) => return Err(error),
         };
         if section.length != entry.size {
-            let reason = format!(
-                "has {} bytes, oaax.json says {}",
-                section.length, entry.size
-            );
-            return Err(ContainerError::invalid(
-                format!("file {:?}", entry.path),
-                reason,
-            ));
+            let reason = format!("has {} bytes, oaax.json says {}", section.length, entry.size);
+            return Err(ContainerError::invalid(format!("file {:?}", entry.path), reason));
         }
-        files.insert(
-            entry.path.clone(),
-            OpenedFile {
-                entry: entry.clone(),
-                place: Place::Whole(section),
-            },
-        );
+        files.insert(entry.path.clone(), OpenedFile { entry: entry.clone(), place: Place::Whole(section) });
     }
     check_complete(&manifest, &files)?;
     Ok(OpenedPackage {
         form: Form::Folder,
+        bound: expected.manifest.is_some(),
         manifest,
         manifest_bytes,
         files,

@@ -45,14 +45,7 @@ pub(crate) struct Walk {
 pub(crate) fn walk(store: &Store, tag: Option<&str>) -> Result<Walk> {
     let top: Index = json::read(&store.index, json::MAX_DOCUMENT, "index.json")?;
     check_annotations(&top.annotations, "index.json")?;
-    let wanted = |entry: &Descriptor| {
-        tag.is_none_or(|tag| {
-            entry
-                .annotations
-                .get(oci::REF_NAME)
-                .is_some_and(|name| name == tag)
-        })
-    };
+    let wanted = |entry: &Descriptor| tag.is_none_or(|tag| entry.annotations.get(oci::REF_NAME).is_some_and(|name| name == tag));
     let mut queue = Vec::new();
     for entry in top.manifests.iter().filter(|entry| wanted(entry)) {
         match entry.media_type.as_str() {
@@ -64,10 +57,7 @@ pub(crate) fn walk(store: &Store, tag: Option<&str>) -> Result<Walk> {
             _ => queue.push(entry.clone()),
         }
         if queue.len() > MAX_DESCRIPTORS {
-            return Err(ContainerError::invalid(
-                "index.json",
-                format!("leads to more than {MAX_DESCRIPTORS} manifests"),
-            ));
+            return Err(ContainerError::invalid("index.json", format!("leads to more than {MAX_DESCRIPTORS} manifests")));
         }
     }
     let mut seen = BTreeSet::new();
@@ -76,10 +66,7 @@ pub(crate) fn walk(store: &Store, tag: Option<&str>) -> Result<Walk> {
         check_annotations(&entry.annotations, "index")?;
         match entry.media_type.as_str() {
             oci::INDEX => {
-                return Err(ContainerError::invalid(
-                    entry.digest.to_string(),
-                    "an index inside an index",
-                ));
+                return Err(ContainerError::invalid(entry.digest.to_string(), "an index inside an index"));
             }
             oci::MANIFEST => images.extend(image(store, entry)?),
             // Signatures and attestations of other tools.
@@ -87,14 +74,8 @@ pub(crate) fn walk(store: &Store, tag: Option<&str>) -> Result<Walk> {
         }
     }
     match (images.is_empty(), tag) {
-        (false, _) => Ok(Walk {
-            images,
-            annotations: top.annotations,
-        }),
-        (true, Some(tag)) => Err(ContainerError::invalid(
-            "index.json",
-            format!("leads to no image under {tag:?}"),
-        )),
+        (false, _) => Ok(Walk { images, annotations: top.annotations }),
+        (true, Some(tag)) => Err(ContainerError::invalid("index.json", format!("leads to no image under {tag:?}"))),
         (true, None) => Err(ContainerError::invalid("index.json", "leads to no image")),
     }
 }
@@ -113,44 +94,24 @@ fn image(store: &Store, entry: &Descriptor) -> Result<Option<ImageFacts>> {
     }
     let config: ImageConfig = document(store, &manifest.config, "config")?;
     if manifest.layers.len() > MAX_LAYERS {
-        return wrong(format!(
-            "{} layers, more than {MAX_LAYERS}",
-            manifest.layers.len()
-        ));
+        return wrong(format!("{} layers, more than {MAX_LAYERS}", manifest.layers.len()));
     }
     if config.rootfs.kind != "layers" || config.rootfs.diff_ids.len() != manifest.layers.len() {
-        return wrong(format!(
-            "{} layers, but {} diff_ids",
-            manifest.layers.len(),
-            config.rootfs.diff_ids.len()
-        ));
+        return wrong(format!("{} layers, but {} diff_ids", manifest.layers.len(), config.rootfs.diff_ids.len()));
     }
     for layer in &manifest.layers {
         check_annotations(&layer.annotations, &place)?;
         if layer.media_type != oci::LAYER_TAR && layer.media_type != oci::LAYER_GZIP {
-            return wrong(format!(
-                "a layer of type {:?}; this reader knows tar and tar+gzip",
-                layer.media_type
-            ));
+            return wrong(format!("a layer of type {:?}; this reader knows tar and tar+gzip", layer.media_type));
         }
     }
     let layers = manifest.layers.into_iter().zip(config.rootfs.diff_ids);
-    let own = OciPlatform {
-        architecture: config.architecture,
-        os: config.os,
-        variant: config.variant,
-        os_features: Vec::new(),
-    };
+    let own = OciPlatform { architecture: config.architecture, os: config.os, variant: config.variant, os_features: Vec::new() };
     Ok(Some(ImageFacts {
         digest: entry.digest,
         platform: entry.platform.clone().unwrap_or(own),
         annotations: manifest.annotations,
-        layers: layers
-            .map(|(descriptor, diff_id)| LayerFacts {
-                descriptor,
-                diff_id,
-            })
-            .collect(),
+        layers: layers.map(|(descriptor, diff_id)| LayerFacts { descriptor, diff_id }).collect(),
     }))
 }
 
@@ -161,10 +122,7 @@ fn document<T: DeserializeOwned>(store: &Store, descriptor: &Descriptor, kind: &
     check_size(section.length, descriptor, &place)?;
     let bytes = section.read_all(json::MAX_DOCUMENT, &place)?;
     if Digest::of(&bytes) != descriptor.digest {
-        return Err(ContainerError::invalid(
-            place,
-            "the bytes do not have this digest",
-        ));
+        return Err(ContainerError::invalid(place, "the bytes do not have this digest"));
     }
     json::read(&bytes, json::MAX_DOCUMENT, &place)
 }
@@ -172,26 +130,14 @@ fn document<T: DeserializeOwned>(store: &Store, descriptor: &Descriptor, kind: &
 pub(crate) fn check_size(length: u64, descriptor: &Descriptor, place: &str) -> Result<()> {
     match length == descriptor.size {
         true => Ok(()),
-        false => Err(ContainerError::invalid(
-            place,
-            format!(
-                "has {length} bytes, its descriptor says {}",
-                descriptor.size
-            ),
-        )),
+        false => Err(ContainerError::invalid(place, format!("has {length} bytes, its descriptor says {}", descriptor.size))),
     }
 }
 
 fn check_annotations(annotations: &Annotations, place: &str) -> Result<()> {
-    let size: usize = annotations
-        .iter()
-        .map(|(key, value)| key.len() + value.len())
-        .sum();
+    let size: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     match size <= MAX_ANNOTATIONS {
         true => Ok(()),
-        false => Err(ContainerError::invalid(
-            place,
-            format!("{size} bytes of annotations, more than {MAX_ANNOTATIONS}"),
-        )),
+        false => Err(ContainerError::invalid(place, format!("{size} bytes of annotations, more than {MAX_ANNOTATIONS}"))),
     }
 }

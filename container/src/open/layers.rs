@@ -42,23 +42,15 @@ pub(crate) struct OpenedLayer {
 pub(crate) fn manifest(store: &Store, images: &[ImageFacts]) -> Result<(Vec<u8>, LayerFacts)> {
     let wrong = |reason: &str| ContainerError::invalid("index.json", reason);
     let mut last = images.iter().map(|image| image.layers.last());
-    let first = last
-        .next()
-        .flatten()
-        .ok_or_else(|| wrong("leads to an image without layers"))?;
+    let first = last.next().flatten().ok_or_else(|| wrong("leads to an image without layers"))?;
     if !last.all(|layer| layer.is_some_and(|layer| layer.diff_id == first.diff_id)) {
-        return Err(wrong(
-            "leads to images of different packages; name one by its tag",
-        ));
+        return Err(wrong("leads to images of different packages; name one by its tag"));
     }
     let place = place_of(first);
     let section = store.blob(&first.descriptor.digest)?;
     check_size(section.length, &first.descriptor, &place)?;
     if section.length > MAX_MANIFEST_LAYER {
-        return Err(ContainerError::invalid(
-            place,
-            "the last layer is too large to be the one of oaax.json",
-        ));
+        return Err(ContainerError::invalid(place, "the last layer is too large to be the one of oaax.json"));
     }
     let mut tar = TarReader::new(LayerSource::new(&section, &place)?, &place);
     let mut found = None;
@@ -67,17 +59,13 @@ pub(crate) fn manifest(store: &Store, images: &[ImageFacts]) -> Result<(Vec<u8>,
             continue;
         }
         if entry.path != MANIFEST_PATH || entry.size > json::MAX_MANIFEST {
-            return Err(ContainerError::invalid(
-                &place,
-                format!("the last layer holds {:?}, not oaax.json alone", entry.path),
-            ));
+            return Err(ContainerError::invalid(&place, format!("the last layer holds {:?}, not oaax.json alone", entry.path)));
         }
         let mut bytes = vec![0u8; entry.size as usize];
         tar.data(&mut bytes)?;
         found = Some(bytes);
     }
-    let bytes = found
-        .ok_or_else(|| ContainerError::invalid(&place, "the last layer has no models/oaax.json"))?;
+    let bytes = found.ok_or_else(|| ContainerError::invalid(&place, "the last layer has no models/oaax.json"))?;
     check_digests(tar.into_source(), &section, first, &place)?;
     Ok((bytes, first.clone()))
 }
@@ -89,11 +77,7 @@ pub(crate) fn read(
     manifest: &Manifest,
     manifest_layer: &LayerFacts,
 ) -> Result<(Vec<OpenedLayer>, BTreeMap<String, OpenedFile>)> {
-    let listed: BTreeMap<&str, _> = manifest
-        .files
-        .iter()
-        .map(|file| (file.path.as_str(), file))
-        .collect();
+    let listed: BTreeMap<&str, _> = manifest.files.iter().map(|file| (file.path.as_str(), file)).collect();
     let mut seen = BTreeSet::new();
     let mut layers = Vec::new();
     let mut files: BTreeMap<String, OpenedFile> = BTreeMap::new();
@@ -108,9 +92,7 @@ pub(crate) fn read(
         let mut tar = TarReader::new(LayerSource::new(&section, &place)?, &place);
         let mut count = 0;
         while let Some(entry) = tar.next()? {
-            let wrong = |reason: &str| {
-                ContainerError::invalid(format!("{place}, {:?}", entry.path), reason)
-            };
+            let wrong = |reason: &str| ContainerError::invalid(format!("{place}, {:?}", entry.path), reason);
             check_root(&entry).map_err(wrong)?;
             if entry.folder {
                 continue;
@@ -122,49 +104,21 @@ pub(crate) fn read(
             if path == "oaax.json" && facts.diff_id == manifest_layer.diff_id {
                 continue;
             }
-            let listed = *listed
-                .get(path)
-                .ok_or_else(|| wrong("is not listed in oaax.json"))?;
+            let listed = *listed.get(path).ok_or_else(|| wrong("is not listed in oaax.json"))?;
             if listed.size != entry.size {
                 return Err(wrong("has another size than oaax.json says"));
             }
             let at = match gzip {
-                true => Place::InGzip {
-                    layer: layers.len(),
-                },
-                false => Place::Whole(
-                    section
-                        .part(entry.offset, entry.size)
-                        .ok_or_else(|| wrong("reaches beyond the end"))?,
-                ),
+                true => Place::InGzip { layer: layers.len() },
+                false => Place::Whole(section.part(entry.offset, entry.size).ok_or_else(|| wrong("reaches beyond the end"))?),
             };
-            if files
-                .insert(
-                    path.to_owned(),
-                    OpenedFile {
-                        entry: listed.clone(),
-                        place: at,
-                    },
-                )
-                .is_some()
-            {
+            if files.insert(path.to_owned(), OpenedFile { entry: listed.clone(), place: at }).is_some() {
                 return Err(wrong("stands in two layers"));
             }
         }
         check_digests(tar.into_source(), &section, facts, &place)?;
-        let role = facts
-            .descriptor
-            .annotations
-            .get(crate::oci::LAYER_ROLE)
-            .cloned();
-        layers.push(OpenedLayer {
-            digest: facts.descriptor.digest,
-            diff_id: facts.diff_id,
-            role,
-            gzip,
-            section,
-            files: count,
-        });
+        let role = facts.descriptor.annotations.get(crate::oci::LAYER_ROLE).cloned();
+        layers.push(OpenedLayer { digest: facts.descriptor.digest, diff_id: facts.diff_id, role, gzip, section, files: count });
     }
     Ok((layers, files))
 }
@@ -180,12 +134,7 @@ fn check_root(entry: &Entry) -> std::result::Result<(), &'static str> {
 
 /// A gzip layer has been read to its end and both its digests are known; of a plain layer the two names must be
 /// one, and its bytes are hashed by `verify` (its files have trees of their own), but for a small one here.
-fn check_digests(
-    source: LayerSource,
-    section: &Section,
-    facts: &LayerFacts,
-    place: &str,
-) -> Result<()> {
+fn check_digests(source: LayerSource, section: &Section, facts: &LayerFacts, place: &str) -> Result<()> {
     let (digest, diff_id) = match source {
         LayerSource::Gzip(inflater) => inflater.finish(place)?,
         LayerSource::Plain(_) if section.length <= MAX_MANIFEST_LAYER => {
@@ -195,17 +144,11 @@ fn check_digests(
         LayerSource::Plain(_) => (facts.descriptor.digest, facts.descriptor.digest),
     };
     if digest != facts.descriptor.digest {
-        return Err(ContainerError::invalid(
-            place,
-            format!("the bytes have the digest {digest}"),
-        ));
+        return Err(ContainerError::invalid(place, format!("the bytes have the digest {digest}")));
     }
     match diff_id == facts.diff_id {
         true => Ok(()),
-        false => Err(ContainerError::invalid(
-            place,
-            format!("its tar is {diff_id}, the config says {}", facts.diff_id),
-        )),
+        false => Err(ContainerError::invalid(place, format!("its tar is {diff_id}, the config says {}", facts.diff_id))),
     }
 }
 
@@ -214,10 +157,7 @@ fn place_of(facts: &LayerFacts) -> String {
 }
 
 /// Reads a gzip layer's files of the model in order, handing each to `take`.
-pub(crate) fn stream(
-    layer: &OpenedLayer,
-    mut take: impl FnMut(&str, &mut dyn Read) -> Result<()>,
-) -> Result<()> {
+pub(crate) fn stream(layer: &OpenedLayer, mut take: impl FnMut(&str, &mut dyn Read) -> Result<()>) -> Result<()> {
     let place = format!("layer {}", layer.digest);
     let mut tar = TarReader::new(LayerSource::new(&layer.section, &place)?, &place);
     while let Some(entry) = tar.next()? {

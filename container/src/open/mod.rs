@@ -24,7 +24,7 @@ use serde::Serialize;
 
 pub(crate) use images::ImageFacts;
 pub(crate) use layers::OpenedLayer;
-use source::Section;
+pub(crate) use source::Section;
 use store::Store;
 
 use crate::{
@@ -59,6 +59,7 @@ pub enum Form {
 /// A package whose form has been checked.
 pub struct OpenedPackage {
     pub(crate) form: Form,
+    pub(crate) bound: bool,
     pub(crate) manifest: Manifest,
     pub(crate) manifest_bytes: Vec<u8>,
     pub(crate) files: BTreeMap<String, OpenedFile>,
@@ -147,25 +148,14 @@ fn open_store(store: &Store, form: Form, expected: &Expectation) -> Result<Opene
     let (layers, files) = layers::read(store, &walk.images, &manifest, &manifest_layer)?;
     check_complete(&manifest, &files)?;
     let (images, annotations) = (walk.images, walk.annotations);
-    Ok(OpenedPackage {
-        form,
-        manifest,
-        manifest_bytes,
-        files,
-        layers,
-        images,
-        annotations,
-    })
+    Ok(OpenedPackage { form, bound: true, manifest, manifest_bytes, files, layers, images, annotations })
 }
 
 fn read_manifest(bytes: &[u8], expected: &Expectation) -> Result<Manifest> {
     if let Some(digest) = expected.manifest
         && Digest::of(bytes) != digest
     {
-        return Err(ContainerError::invalid(
-            "oaax.json",
-            format!("does not have the expected digest {digest}"),
-        ));
+        return Err(ContainerError::invalid("oaax.json", format!("does not have the expected digest {digest}")));
     }
     Manifest::from_json(bytes)
 }
@@ -173,25 +163,13 @@ fn read_manifest(bytes: &[u8], expected: &Expectation) -> Result<Manifest> {
 /// All shared files are there; each target is there with all its files or with none, and one at least is.
 fn check_complete(manifest: &Manifest, files: &BTreeMap<String, OpenedFile>) -> Result<()> {
     let missing = |entry: &&FileEntry| !files.contains_key(&entry.path);
-    let lacks = |path: &str| {
-        ContainerError::invalid("oaax.json", format!("lists {path:?}, which is missing"))
-    };
-    if let Some(entry) = manifest
-        .files
-        .iter()
-        .filter(|entry| entry.target.is_none())
-        .find(missing)
-    {
+    let lacks = |path: &str| ContainerError::invalid("oaax.json", format!("lists {path:?}, which is missing"));
+    if let Some(entry) = manifest.files.iter().filter(|entry| entry.target.is_none()).find(missing) {
         return Err(lacks(&entry.path));
     }
     let mut whole = 0;
     for variant in &manifest.variants {
-        let own = || {
-            manifest
-                .files
-                .iter()
-                .filter(|entry| entry.target.as_deref() == Some(variant.id.as_str()))
-        };
+        let own = || manifest.files.iter().filter(|entry| entry.target.as_deref() == Some(variant.id.as_str()));
         match own().find(missing) {
             None => whole += 1,
             Some(entry) if own().any(|entry| files.contains_key(&entry.path)) => {
@@ -201,10 +179,7 @@ fn check_complete(manifest: &Manifest, files: &BTreeMap<String, OpenedFile>) -> 
         }
     }
     match whole == 0 && !manifest.variants.is_empty() {
-        true => Err(ContainerError::invalid(
-            "oaax.json",
-            "none of its variants has its files here",
-        )),
+        true => Err(ContainerError::invalid("oaax.json", "none of its variants has its files here")),
         false => Ok(()),
     }
 }
@@ -213,6 +188,11 @@ impl OpenedPackage {
     /// Which form was opened.
     pub fn form(&self) -> Form {
         self.form
+    }
+
+    /// Whether something outside the files binds `oaax.json`: the digests of the image, or one that the caller gave.
+    pub fn bound(&self) -> bool {
+        self.bound
     }
 
     /// `oaax.json`.
@@ -232,16 +212,8 @@ impl OpenedPackage {
 
     /// Whether a variant's files are here; an image of one target lacks the others'.
     pub fn has_variant(&self, id: &str) -> bool {
-        let mut own = self
-            .manifest
-            .files
-            .iter()
-            .filter(|entry| entry.target.as_deref() == Some(id));
-        self.manifest
-            .variants
-            .iter()
-            .any(|variant| variant.id == id)
-            && own.all(|entry| self.files.contains_key(&entry.path))
+        let mut own = self.manifest.files.iter().filter(|entry| entry.target.as_deref() == Some(id));
+        self.manifest.variants.iter().any(|variant| variant.id == id) && own.all(|entry| self.files.contains_key(&entry.path))
     }
 
     /// Where a file's bytes lie in a file of the system; none in compressed layers and in memory.
@@ -250,12 +222,7 @@ impl OpenedPackage {
             Place::Whole(section) => {
                 let (file, name) = section.file()?;
                 let (offset, length) = (section.start, section.length);
-                Some(FileRange {
-                    file: Arc::clone(file),
-                    path: name.to_owned(),
-                    offset,
-                    length,
-                })
+                Some(FileRange { file: Arc::clone(file), path: name.to_owned(), offset, length })
             }
             Place::InGzip { .. } => None,
         }
@@ -266,26 +233,18 @@ impl OpenedPackage {
         if path == "oaax.json" {
             return Ok(self.manifest_bytes.clone());
         }
-        let file = self
-            .files
-            .get(path)
-            .ok_or_else(|| ContainerError::invalid(path, "is not in the package"))?;
+        let file = self.files.get(path).ok_or_else(|| ContainerError::invalid(path, "is not in the package"))?;
         if file.entry.size > limit {
-            return Err(ContainerError::invalid(
-                path,
-                format!("has {} bytes, more than {limit}", file.entry.size),
-            ));
+            return Err(ContainerError::invalid(path, format!("has {} bytes, more than {limit}", file.entry.size)));
         }
         let mut bytes = Vec::new();
         let mut take = |reader: &mut dyn Read| checked_copy(&file.entry, reader, &mut bytes);
         match &file.place {
             Place::Whole(section) => take(&mut section.reader())?,
-            Place::InGzip { layer } => {
-                layers::stream(&self.layers[*layer], |found, reader| match found == path {
-                    true => take(reader),
-                    false => Ok(()),
-                })?
-            }
+            Place::InGzip { layer } => layers::stream(&self.layers[*layer], |found, reader| match found == path {
+                true => take(reader),
+                false => Ok(()),
+            })?,
         }
         Ok(bytes)
     }
@@ -302,10 +261,7 @@ impl OpenedPackage {
             let place = format!("layer {}", layer.digest);
             // Opening has inflated and hashed the compressed ones.
             if !layer.gzip && layer.section.digest(&place)? != layer.digest {
-                return Err(ContainerError::invalid(
-                    place,
-                    "the bytes do not have this digest",
-                ));
+                return Err(ContainerError::invalid(place, "the bytes do not have this digest"));
             }
             verified.layers += 1;
         }
@@ -313,10 +269,7 @@ impl OpenedPackage {
     }
 
     /// Hands every file to `take`, in the order in which they can be read fast.
-    pub(crate) fn for_each_file(
-        &self,
-        mut take: impl FnMut(&FileEntry, &mut dyn Read) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn for_each_file(&self, mut take: impl FnMut(&FileEntry, &mut dyn Read) -> Result<()>) -> Result<()> {
         for file in self.files.values() {
             if let Place::Whole(section) = &file.place {
                 take(&file.entry, &mut section.reader())?;
@@ -346,34 +299,20 @@ fn checked_copy(entry: &FileEntry, reader: &mut dyn Read, target: &mut dyn Write
         };
         tree.update(&piece[..count]);
         whole.put(&piece[..count])?;
-        target
-            .write_all(&piece[..count])
-            .map_err(|error| ContainerError::io("write", &entry.path, error))?;
+        target.write_all(&piece[..count]).map_err(|error| ContainerError::io("write", &entry.path, error))?;
     }
     let tree = tree.finish();
     if let Some(leaf) = first_difference(&tree.leaves_hex(), &entry.leaves) {
-        return Err(ContainerError::invalid(
-            place,
-            format!("leaf {leaf} (2 MiB each) does not have the digest in oaax.json"),
-        ));
+        return Err(ContainerError::invalid(place, format!("leaf {leaf} (2 MiB each) does not have the digest in oaax.json")));
     }
     let (digest, length) = whole.finish();
     match length == entry.size && tree.root().hex() == entry.root && digest.hex() == entry.sha256 {
         true => Ok(()),
-        false => Err(ContainerError::invalid(
-            place,
-            "does not have the digest in oaax.json",
-        )),
+        false => Err(ContainerError::invalid(place, "does not have the digest in oaax.json")),
     }
 }
 
 fn first_difference(found: &str, listed: &str) -> Option<usize> {
-    let pairs = found
-        .as_bytes()
-        .chunks(64)
-        .zip(listed.as_bytes().chunks(64));
-    pairs
-        .enumerate()
-        .find(|(_, (found, listed))| found != listed)
-        .map(|(leaf, _)| leaf)
+    let pairs = found.as_bytes().chunks(64).zip(listed.as_bytes().chunks(64));
+    pairs.enumerate().find(|(_, (found, listed))| found != listed).map(|(leaf, _)| leaf)
 }

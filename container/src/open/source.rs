@@ -44,41 +44,22 @@ pub(crate) struct Section {
 impl Section {
     /// All of an open file.
     pub fn of_file(file: File, path: &Path) -> Result<Section> {
-        let facts = file
-            .metadata()
-            .map_err(|error| ContainerError::io("read", path, error))?;
+        let facts = file.metadata().map_err(|error| ContainerError::io("read", path, error))?;
         if !facts.is_file() {
-            return Err(ContainerError::invalid(
-                path.display().to_string(),
-                "is not a regular file",
-            ));
+            return Err(ContainerError::invalid(path.display().to_string(), "is not a regular file"));
         }
-        Ok(Section {
-            bytes: Bytewise::File(Arc::new(file), path.to_owned()),
-            start: 0,
-            length: facts.len(),
-        })
+        Ok(Section { bytes: Bytewise::File(Arc::new(file), path.to_owned()), start: 0, length: facts.len() })
     }
 
     pub fn of_memory(bytes: Bytes) -> Section {
         let length = bytes.len() as u64;
-        Section {
-            bytes: Bytewise::Memory(bytes),
-            start: 0,
-            length,
-        }
+        Section { bytes: Bytewise::Memory(bytes), start: 0, length }
     }
 
     /// The part from `offset` of `length` bytes, where it exists.
     pub fn part(&self, offset: u64, length: u64) -> Option<Section> {
-        let inside = offset
-            .checked_add(length)
-            .is_some_and(|end| end <= self.length);
-        inside.then(|| Section {
-            bytes: self.bytes.clone(),
-            start: self.start + offset,
-            length,
-        })
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.length);
+        inside.then(|| Section { bytes: self.bytes.clone(), start: self.start + offset, length })
     }
 
     /// The file that holds these bytes, open and by name.
@@ -90,24 +71,16 @@ impl Section {
     }
 
     pub fn reader(&self) -> SectionReader {
-        SectionReader {
-            section: self.clone(),
-            position: 0,
-        }
+        SectionReader { section: self.clone(), position: 0 }
     }
 
     /// All bytes, at most `limit` of them.
     pub fn read_all(&self, limit: u64, place: &str) -> Result<Vec<u8>> {
         if self.length > limit {
-            return Err(ContainerError::invalid(
-                place,
-                format!("has {} bytes, more than {limit}", self.length),
-            ));
+            return Err(ContainerError::invalid(place, format!("has {} bytes, more than {limit}", self.length)));
         }
         let mut bytes = Vec::with_capacity(self.length as usize);
-        self.reader()
-            .read_to_end(&mut bytes)
-            .map_err(|error| ContainerError::invalid(place, error.to_string()))?;
+        self.reader().read_to_end(&mut bytes).map_err(|error| ContainerError::invalid(place, error.to_string()))?;
         Ok(bytes)
     }
 
@@ -186,23 +159,9 @@ pub(crate) struct Inflater {
 
 impl Inflater {
     pub fn new(section: &Section) -> Inflater {
-        let reader = BufReader::with_capacity(
-            PIECE,
-            Hashing {
-                inner: section.reader(),
-                hash: Sha256::new(),
-            },
-        );
-        let limit = section
-            .length
-            .saturating_mul(MAX_RATIO)
-            .saturating_add(RATIO_SLACK);
-        Inflater {
-            decoder: GzDecoder::new(reader),
-            hash: Sha256::new(),
-            length: 0,
-            limit,
-        }
+        let reader = BufReader::with_capacity(PIECE, Hashing { inner: section.reader(), hash: Sha256::new() });
+        let limit = section.length.saturating_mul(MAX_RATIO).saturating_add(RATIO_SLACK);
+        Inflater { decoder: GzDecoder::new(reader), hash: Sha256::new(), length: 0, limit }
     }
 
     /// Digest of the compressed bytes, then digest of the content, once the content has been read to its end.
@@ -211,18 +170,12 @@ impl Inflater {
         match rest.fill_buf() {
             Ok([]) => (),
             Ok(_) => {
-                return Err(ContainerError::invalid(
-                    place,
-                    "data after the end of the gzip stream",
-                ));
+                return Err(ContainerError::invalid(place, "data after the end of the gzip stream"));
             }
             Err(error) => return Err(ContainerError::invalid(place, error.to_string())),
         }
         let compressed = rest.into_inner().hash.finalize().into();
-        Ok((
-            Digest::from_bytes(compressed),
-            Digest::from_bytes(self.hash.finalize().into()),
-        ))
+        Ok((Digest::from_bytes(compressed), Digest::from_bytes(self.hash.finalize().into())))
     }
 }
 
@@ -232,9 +185,7 @@ impl Read for Inflater {
         self.hash.update(&buffer[..count]);
         self.length += count as u64;
         if self.length > self.limit {
-            return Err(io::Error::other(format!(
-                "inflates to more than {MAX_RATIO} times its size"
-            )));
+            return Err(io::Error::other(format!("inflates to more than {MAX_RATIO} times its size")));
         }
         Ok(count)
     }
@@ -282,10 +233,7 @@ impl LayerSource {
 }
 
 pub(crate) fn is_gzip(section: &Section, place: &str) -> Result<bool> {
-    let magic = section
-        .part(0, 2)
-        .map(|start| start.read_all(2, place))
-        .transpose()?;
+    let magic = section.part(0, 2).map(|start| start.read_all(2, place)).transpose()?;
     Ok(magic.as_deref() == Some(&[0x1f, 0x8b]))
 }
 

@@ -18,10 +18,7 @@ impl OpenedPackage {
     pub fn unpack(&self, path: &Path) -> Result<()> {
         let failed = |error| ContainerError::io("create", path, error);
         if fs::symlink_metadata(path).is_ok() {
-            return Err(ContainerError::package(format!(
-                "{} exists; unpacking needs a new folder",
-                path.display()
-            )));
+            return Err(ContainerError::package(format!("{} exists; unpacking needs a new folder", path.display())));
         }
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -36,9 +33,7 @@ impl OpenedPackage {
             let mut file = create(temporary.path(), &entry.path).map_err(failed)?;
             checked_copy(entry, reader, &mut file)
         })?;
-        create(temporary.path(), "oaax.json")
-            .and_then(|mut file| file.write_all(&self.manifest_bytes))
-            .map_err(failed)?;
+        create(temporary.path(), "oaax.json").and_then(|mut file| file.write_all(&self.manifest_bytes)).map_err(failed)?;
         fs::rename(temporary.path(), path).map_err(failed)?;
         let _: PathBuf = temporary.keep();
         Ok(())

@@ -51,14 +51,7 @@ pub(crate) struct TarReader<S> {
 impl<S: Source> TarReader<S> {
     /// Reads `source`; errors speak of `place`.
     pub fn new(source: S, place: impl Into<String>) -> TarReader<S> {
-        TarReader {
-            source,
-            place: place.into(),
-            position: 0,
-            left: 0,
-            padding: 0,
-            seen: BTreeMap::new(),
-        }
+        TarReader { source, place: place.into(), position: 0, left: 0, padding: 0, seen: BTreeMap::new() }
     }
 
     /// The next entry, or nothing after a correct end.
@@ -86,9 +79,7 @@ impl<S: Source> TarReader<S> {
 
     /// Takes the current entry's next data bytes; 0 at its end.
     pub fn data(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let room = usize::try_from(self.left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         self.fill(&mut buffer[..room])?;
         self.left -= room as u64;
         Ok(room)
@@ -101,9 +92,7 @@ impl<S: Source> TarReader<S> {
 
     fn pass_over(&mut self) -> Result<()> {
         let left = std::mem::take(&mut self.left);
-        self.source
-            .skip(left)
-            .map_err(|error| broken(&self.place, &error))?;
+        self.source.skip(left).map_err(|error| broken(&self.place, &error))?;
         self.position += left;
         let mut rest = [0u8; BLOCK as usize];
         let rest = &mut rest[..std::mem::take(&mut self.padding) as usize];
@@ -115,9 +104,7 @@ impl<S: Source> TarReader<S> {
     }
 
     fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
-        self.source
-            .read_exact(buffer)
-            .map_err(|error| broken(&self.place, &error))?;
+        self.source.read_exact(buffer).map_err(|error| broken(&self.place, &error))?;
         self.position += buffer.len() as u64;
         Ok(())
     }
@@ -163,10 +150,7 @@ impl<S: Source> TarReader<S> {
         let kind = header[156];
         let folder = kind == FOLDER;
         if kind != REGULAR && !folder {
-            let reason = format!(
-                "an entry of type {:?}; only files and folders are accepted",
-                char::from(kind)
-            );
+            let reason = format!("an entry of type {:?}; only files and folders are accepted", char::from(kind));
             return Err(self.wrong(reason));
         }
         let size = self.number(header, 124, 12, "size")?;
@@ -178,18 +162,11 @@ impl<S: Source> TarReader<S> {
         }
         let mode = self.number(header, 100, 8, "mode")?;
         if mode & 0o7002 != 0 {
-            return Err(self.wrong(format!(
-                "mode {mode:o}: set-user-id, sticky and world-writable are refused"
-            )));
+            return Err(self.wrong(format!("mode {mode:o}: set-user-id, sticky and world-writable are refused")));
         }
         let path = self.path(header, records.path, folder)?;
         self.remember(&path, folder)?;
-        Ok(Entry {
-            path,
-            folder,
-            size,
-            offset: self.position,
-        })
+        Ok(Entry { path, folder, size, offset: self.position })
     }
 
     fn check_form(&self, header: &[u8; 512]) -> Result<()> {
@@ -197,12 +174,8 @@ impl<S: Source> TarReader<S> {
             return Err(self.wrong("not a POSIX ustar header (old and GNU forms are refused)"));
         }
         let digits = &header[148..156];
-        let sum = digits
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .fold(0u32, |sum, byte| sum * 8 + u32::from(byte - b'0'));
-        let form =
-            digits[..6].iter().all(|byte| (b'0'..=b'7').contains(byte)) && &digits[6..] == b"\0 ";
+        let sum = digits.iter().take_while(|byte| byte.is_ascii_digit()).fold(0u32, |sum, byte| sum * 8 + u32::from(byte - b'0'));
+        let form = digits[..6].iter().all(|byte| (b'0'..=b'7').contains(byte)) && &digits[6..] == b"\0 ";
         if !form || sum != checksum(header) {
             return Err(self.wrong("a header with a wrong checksum"));
         }
@@ -224,39 +197,23 @@ impl<S: Source> TarReader<S> {
         let (digits, terminator) = header[at..at + width].split_at(width - 1);
         let octal = digits.iter().all(|byte| (b'0'..=b'7').contains(byte));
         if !octal || !matches!(terminator[0], 0 | b' ') {
-            return Err(self.wrong(format!(
-                "a header whose {name} is not {} octal digits",
-                width - 1
-            )));
+            return Err(self.wrong(format!("a header whose {name} is not {} octal digits", width - 1)));
         }
-        Ok(digits
-            .iter()
-            .fold(0, |value, digit| value * 8 + u64::from(digit - b'0')))
+        Ok(digits.iter().fold(0, |value, digit| value * 8 + u64::from(digit - b'0')))
     }
 
     fn path(&self, header: &[u8; 512], extended: Option<String>, folder: bool) -> Result<String> {
         let field = &header[..100];
-        let length = field
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(field.len());
+        let length = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
         if field[length..].iter().any(|&byte| byte != 0) {
             return Err(self.wrong("bytes after a name's end"));
         }
-        let short =
-            str::from_utf8(&field[..length]).map_err(|_| self.wrong("a name that is not UTF-8"))?;
-        if extended
-            .as_ref()
-            .is_some_and(|long| !long.starts_with(short))
-        {
+        let short = str::from_utf8(&field[..length]).map_err(|_| self.wrong("a name that is not UTF-8"))?;
+        if extended.as_ref().is_some_and(|long| !long.starts_with(short)) {
             return Err(self.wrong("two names for one file: header and extended header disagree"));
         }
         let name = extended.unwrap_or_else(|| short.to_owned());
-        let path = if folder {
-            name.strip_suffix('/').unwrap_or(&name)
-        } else {
-            &name
-        };
+        let path = if folder { name.strip_suffix('/').unwrap_or(&name) } else { &name };
         paths::check(path).map_err(|reason| self.wrong(format!("the path {path:?} {reason}")))?;
         Ok(path.to_owned())
     }
@@ -265,19 +222,11 @@ impl<S: Source> TarReader<S> {
         if self.seen.len() == MAX_ENTRIES {
             return Err(self.wrong("more than 65,536 entries"));
         }
-        if let Some(file) =
-            paths::folders_above(path).find(|above| self.seen.get(*above) == Some(&false))
-        {
+        if let Some(file) = paths::folders_above(path).find(|above| self.seen.get(*above) == Some(&false)) {
             return Err(self.wrong(format!("{file:?} is a file and {path:?} lies in it")));
         }
         let below = format!("{path}/");
-        if !folder
-            && self
-                .seen
-                .range(below.clone()..)
-                .next()
-                .is_some_and(|(other, _)| other.starts_with(&below))
-        {
+        if !folder && self.seen.range(below.clone()..).next().is_some_and(|(other, _)| other.starts_with(&below)) {
             return Err(self.wrong(format!("{path:?} is a file, but others lie in it")));
         }
         match self.seen.insert(path.to_owned(), folder) {
@@ -287,10 +236,7 @@ impl<S: Source> TarReader<S> {
     }
 
     fn wrong(&self, reason: impl Into<String>) -> ContainerError {
-        ContainerError::invalid(
-            format!("{} before byte {}", self.place, self.position),
-            reason,
-        )
+        ContainerError::invalid(format!("{} before byte {}", self.place, self.position), reason)
     }
 }
 
@@ -314,12 +260,8 @@ impl Records {
         let mut records = Records::default();
         let mut keys: Vec<&[u8]> = Vec::new();
         while !bytes.is_empty() {
-            let (record, later) =
-                split_record(bytes).ok_or("an extended header whose record lengths are wrong")?;
-            let equals = record
-                .iter()
-                .position(|&byte| byte == b'=')
-                .ok_or("an extended header record without =")?;
+            let (record, later) = split_record(bytes).ok_or("an extended header whose record lengths are wrong")?;
+            let equals = record.iter().position(|&byte| byte == b'=').ok_or("an extended header record without =")?;
             let (key, value) = (&record[..equals], &record[equals + 1..]);
             if keys.contains(&key) {
                 return Err("an extended header that says one thing twice".to_owned());
@@ -328,19 +270,12 @@ impl Records {
             match key {
                 b"comment" | b"mtime" | b"atime" | b"ctime" => (),
                 b"path" => {
-                    let path = String::from_utf8(value.to_vec())
-                        .map_err(|_| "a name that is not UTF-8")?;
+                    let path = String::from_utf8(value.to_vec()).map_err(|_| "a name that is not UTF-8")?;
                     records.path = Some(path);
                 }
-                b"size" => {
-                    records.size =
-                        Some(decimal(value).ok_or("an extended header whose size is no number")?)
-                }
+                b"size" => records.size = Some(decimal(value).ok_or("an extended header whose size is no number")?),
                 _ => {
-                    return Err(format!(
-                        "an extended header with {:?}",
-                        String::from_utf8_lossy(key)
-                    ));
+                    return Err(format!("an extended header with {:?}", String::from_utf8_lossy(key)));
                 }
             }
             bytes = later;
@@ -361,9 +296,7 @@ fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Digits without leading zeros.
 fn decimal(text: &[u8]) -> Option<u64> {
-    let canonical = text.len() <= 19
-        && text.iter().all(u8::is_ascii_digit)
-        && (text == b"0" || text.first() != Some(&b'0'));
+    let canonical = text.len() <= 19 && text.iter().all(u8::is_ascii_digit) && (text == b"0" || text.first() != Some(&b'0'));
     if !canonical {
         return None;
     }

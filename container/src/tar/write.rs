@@ -41,24 +41,16 @@ impl<S: Sink> TarWriter<S> {
         body: impl FnOnce(&mut dyn Sink) -> Result<()>,
     ) -> Result<()> {
         if size > MAX_SIZE {
-            return Err(ContainerError::package(format!(
-                "{path:?} has {size} bytes; tar can say at most 8 GiB - 1"
-            )));
+            return Err(ContainerError::package(format!("{path:?} has {size} bytes; tar can say at most 8 GiB - 1")));
         }
         if aligned {
             self.align()?;
         }
         self.header(path, REGULAR, mode, size)?;
-        let mut exact = Exact {
-            sink: &mut self.sink,
-            left: size,
-            path,
-        };
+        let mut exact = Exact { sink: &mut self.sink, left: size, path };
         body(&mut exact)?;
         if exact.left != 0 {
-            return Err(ContainerError::package(format!(
-                "{path:?} became shorter while it was packed"
-            )));
+            return Err(ContainerError::package(format!("{path:?} became shorter while it was packed")));
         }
         self.sink.fill(0, padding(size))?;
         self.position += size + padding(size);
@@ -98,8 +90,7 @@ impl<S: Sink> TarWriter<S> {
     fn header(&mut self, name: &str, kind: u8, mode: u32, size: u64) -> Result<()> {
         assert!(name.len() <= 100, "paths were checked before: {name}");
         let mut header = [0u8; 512];
-        let mut field =
-            |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        let mut field = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
         field(0, name);
         field(100, &format!("{mode:07o}"));
         field(108, "0000000");
@@ -133,10 +124,7 @@ impl<S: Sink> Sink for Exact<'_, S> {
                 self.left = left;
                 self.sink.put(bytes)
             }
-            None => Err(ContainerError::package(format!(
-                "{:?} became longer while it was packed",
-                self.path
-            ))),
+            None => Err(ContainerError::package(format!("{:?} became longer while it was packed", self.path))),
         }
     }
 }

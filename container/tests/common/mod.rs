@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 
 use bytes::Bytes;
 use oaaxc_container::{
-    Data, DeviceNeed, Digest, Expectation, FileEntry, Manifest, Needs, Package, PackageFile, Part,
-    Platform, Role, RuntimeFile, TreeHasher, Variant, open_bytes,
+    Data, DeviceNeed, Digest, Expectation, FileEntry, Manifest, Needs, Package, PackageFile, Part, Platform, Role, RuntimeFile,
+    TreeHasher, Variant, open_bytes,
 };
 use serde_json::{Value, json};
 
@@ -23,11 +23,7 @@ pub fn noise(count: usize, seed: u64) -> Vec<u8> {
 }
 
 fn file(path: &str, role: Role, data: Data) -> PackageFile {
-    PackageFile {
-        path: path.to_owned(),
-        role,
-        data,
-    }
+    PackageFile { path: path.to_owned(), role, data }
 }
 
 /// Two targets, two weight files (one larger than a leaf, one empty), a canary and a runtime layer.
@@ -39,11 +35,7 @@ pub fn package() -> Package {
         Variant {
             id: "cpu".to_owned(),
             target: "cpu".to_owned(),
-            needs: Needs {
-                arch: vec!["amd64".to_owned()],
-                cpu_levels: vec!["x86-64-v2".to_owned()],
-                ..Needs::default()
-            },
+            needs: Needs { arch: vec!["amd64".to_owned()], cpu_levels: vec!["x86-64-v2".to_owned()], ..Needs::default() },
             program: "targets/cpu/program.bin".to_owned(),
             objects: vec!["targets/cpu/kernels.so".to_owned()],
             weights: vec!["weights/0.bin".to_owned(), "weights/1.bin".to_owned()],
@@ -52,13 +44,7 @@ pub fn package() -> Package {
         Variant {
             id: "rocm:gfx942".to_owned(),
             target: "rocm".to_owned(),
-            needs: Needs {
-                device: Some(DeviceNeed {
-                    kind: "hip".to_owned(),
-                    ..DeviceNeed::default()
-                }),
-                ..Needs::default()
-            },
+            needs: Needs { device: Some(DeviceNeed { kind: "hip".to_owned(), ..DeviceNeed::default() }), ..Needs::default() },
             program: "targets/rocm-gfx942/program.bin".to_owned(),
             weights: vec!["weights/0.bin".to_owned()],
             ..Variant::default()
@@ -66,22 +52,10 @@ pub fn package() -> Package {
     ];
     let weights = noise((2 << 20) + 777, 1);
     let (first, second) = weights.split_at(70_000);
-    let parts = vec![
-        Part::Bytes(Bytes::copy_from_slice(first)),
-        Part::Zeros(64),
-        Part::Bytes(Bytes::copy_from_slice(second)),
-    ];
+    let parts = vec![Part::Bytes(Bytes::copy_from_slice(first)), Part::Zeros(64), Part::Bytes(Bytes::copy_from_slice(second))];
     let runtime = vec![
-        RuntimeFile {
-            path: "usr/bin/oaax-run".to_owned(),
-            data: Data::from(noise(5000, 2)),
-            executable: true,
-        },
-        RuntimeFile {
-            path: "usr/lib/liboaaxc_rt.so".to_owned(),
-            data: Data::from(noise(3000, 3)),
-            executable: false,
-        },
+        RuntimeFile { path: "usr/bin/oaax-run".to_owned(), data: Data::from(noise(5000, 2)), executable: true },
+        RuntimeFile { path: "usr/lib/liboaaxc_rt.so".to_owned(), data: Data::from(noise(3000, 3)), executable: false },
     ];
     Package {
         manifest,
@@ -89,38 +63,20 @@ pub fn package() -> Package {
             file("weights/1.bin", Role::Weights, Data::from(Vec::new())),
             file("weights/0.bin", Role::Weights, Data::Parts(parts)),
             file("targets/cpu/program.bin", cpu(), Data::from(noise(1000, 4))),
-            file(
-                "targets/cpu/kernels.so",
-                cpu(),
-                Data::from(noise(70_000, 5)),
-            ),
-            file(
-                "targets/rocm-gfx942/program.bin",
-                gpu(),
-                Data::from(noise(512, 6)),
-            ),
+            file("targets/cpu/kernels.so", cpu(), Data::from(noise(70_000, 5))),
+            file("targets/rocm-gfx942/program.bin", gpu(), Data::from(noise(512, 6))),
             file("canaries/0/x.npy", Role::Other, Data::from(noise(10, 7))),
         ],
-        platforms: vec![Platform {
-            runtime,
-            ..Platform::linux("amd64")
-        }],
+        platforms: vec![Platform { runtime, ..Platform::linux("amd64") }],
         ..Package::default()
     }
 }
 
 /// One file and nothing else, for damage done many times over.
 pub fn tiny_package() -> Package {
-    let mut package = Package {
-        platforms: vec![Platform::linux("amd64")],
-        ..Package::default()
-    };
+    let mut package = Package { platforms: vec![Platform::linux("amd64")], ..Package::default() };
     package.manifest = Manifest::new("tiny", "0.1.0");
-    package.files = vec![file(
-        "weights/0.bin",
-        Role::Weights,
-        Data::from(noise(3000, 9)),
-    )];
+    package.files = vec![file("weights/0.bin", Role::Weights, Data::from(noise(3000, 9)))];
     package
 }
 
@@ -163,9 +119,7 @@ pub fn entry_with(name: &str, kind: u8, data: &[u8], change: impl Fn(&mut [u8; 5
 /// One record of an extended header.
 pub fn record(key: &str, value: &str) -> String {
     let body = format!(" {key}={value}\n");
-    let length = (body.len()..)
-        .find(|length| length.to_string().len() + body.len() == *length)
-        .unwrap();
+    let length = (body.len()..).find(|length| length.to_string().len() + body.len() == *length).unwrap();
     format!("{length}{body}")
 }
 
@@ -197,22 +151,12 @@ impl CraftedLayer {
     pub fn plain(bytes: Vec<u8>) -> CraftedLayer {
         let digest = Digest::of(&bytes).to_string();
         let media_type = "application/vnd.oci.image.layer.v1.tar".to_owned();
-        CraftedLayer {
-            size: bytes.len() as u64,
-            digest: digest.clone(),
-            diff_id: digest,
-            media_type,
-            bytes,
-        }
+        CraftedLayer { size: bytes.len() as u64, digest: digest.clone(), diff_id: digest, media_type, bytes }
     }
 
     pub fn gzip(bytes: Vec<u8>, content: &[u8]) -> CraftedLayer {
         let media_type = "application/vnd.oci.image.layer.v1.tar+gzip".to_owned();
-        CraftedLayer {
-            diff_id: Digest::of(content).to_string(),
-            media_type,
-            ..CraftedLayer::plain(bytes)
-        }
+        CraftedLayer { diff_id: Digest::of(content).to_string(), media_type, ..CraftedLayer::plain(bytes) }
     }
 }
 
@@ -256,10 +200,7 @@ pub fn oaax_json(files: &[(&str, &[u8])]) -> Value {
 
 /// A good archive with the file `weights/0.bin` = `abc`.
 pub fn craft() -> Craft {
-    craft_with(tar(&[
-        entry("models/", b'5', b""),
-        entry("models/weights/0.bin", b'0', b"abc"),
-    ]))
+    craft_with(tar(&[entry("models/", b'5', b""), entry("models/weights/0.bin", b'0', b"abc")]))
 }
 
 /// As `craft`, with another tar in place of the weights layer.
@@ -289,12 +230,8 @@ pub fn altered(document: Document, change: impl Fn(&mut Value) + 'static) -> Vec
 
 /// What opening and verifying says.
 pub fn outcome(archive: Vec<u8>) -> Result<(), String> {
-    let opened =
-        open_bytes(archive.into(), &Expectation::default()).map_err(|error| error.to_string())?;
-    opened
-        .verify()
-        .map(|_| ())
-        .map_err(|error| error.to_string())
+    let opened = open_bytes(archive.into(), &Expectation::default()).map_err(|error| error.to_string())?;
+    opened.verify().map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Demands that an archive is refused with `reason` in the message.
@@ -318,60 +255,35 @@ pub fn good() -> Vec<u8> {
 
 impl Craft {
     pub fn build(mut self) -> Vec<u8> {
-        let own = tar(&[entry(
-            "models/oaax.json",
-            b'0',
-            self.oaax.to_string().as_bytes(),
-        )]);
-        self.layers.push(
-            self.manifest_layer
-                .take()
-                .unwrap_or_else(|| CraftedLayer::plain(own)),
-        );
+        let own = tar(&[entry("models/oaax.json", b'0', self.oaax.to_string().as_bytes())]);
+        self.layers.push(self.manifest_layer.take().unwrap_or_else(|| CraftedLayer::plain(own)));
         let mut blobs = Vec::new();
         let mut document = |media_type: &str, mut value: Value, change: &Change| {
             change(&mut value);
             let bytes = value.to_string().into_bytes();
-            let descriptor =
-                json!({"mediaType": media_type, "digest": Digest::of(&bytes), "size": bytes.len()});
+            let descriptor = json!({"mediaType": media_type, "digest": Digest::of(&bytes), "size": bytes.len()});
             blobs.push((Digest::of(&bytes).hex(), bytes));
             descriptor
         };
         let diff_ids: Vec<&String> = self.layers.iter().map(|layer| &layer.diff_id).collect();
         let config = json!({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": diff_ids}});
-        let config = document(
-            "application/vnd.oci.image.config.v1+json",
-            config,
-            &self.config,
-        );
+        let config = document("application/vnd.oci.image.config.v1+json", config, &self.config);
         let layers: Vec<Value> = self
             .layers
             .iter()
             .map(|layer| json!({"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}))
             .collect();
         let manifest = json!({"schemaVersion": 2, "config": config, "layers": layers});
-        let manifest = document(
-            "application/vnd.oci.image.manifest.v1+json",
-            manifest,
-            &self.manifest,
-        );
+        let manifest = document("application/vnd.oci.image.manifest.v1+json", manifest, &self.manifest);
         let index = json!({"schemaVersion": 2, "manifests": [manifest]});
-        let index = document(
-            "application/vnd.oci.image.index.v1+json",
-            index,
-            &self.index,
-        );
+        let index = document("application/vnd.oci.image.index.v1+json", index, &self.index);
         let mut top = json!({"schemaVersion": 2, "manifests": [index]});
         (self.top)(&mut top);
         let mut entries = vec![
             entry("oci-layout", b'0', br#"{"imageLayoutVersion":"1.0.0"}"#),
             entry("index.json", b'0', top.to_string().as_bytes()),
         ];
-        entries.extend(
-            blobs
-                .iter()
-                .map(|(hex, bytes)| entry(&format!("blobs/sha256/{hex}"), b'0', bytes)),
-        );
+        entries.extend(blobs.iter().map(|(hex, bytes)| entry(&format!("blobs/sha256/{hex}"), b'0', bytes)));
         let mut seen: Vec<String> = Vec::new();
         for layer in &self.layers {
             let hex = layer.digest.trim_start_matches("sha256:").to_owned();
@@ -390,16 +302,10 @@ pub fn tree(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     let mut queue = vec![folder.to_owned()];
     while let Some(next) = queue.pop() {
-        for entry in fs::read_dir(next)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-        {
+        for entry in fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
             match entry.is_dir() {
                 true => queue.push(entry),
-                false => files.push((
-                    entry.strip_prefix(folder).unwrap().display().to_string(),
-                    fs::read(&entry).unwrap(),
-                )),
+                false => files.push((entry.strip_prefix(folder).unwrap().display().to_string(), fs::read(&entry).unwrap())),
             }
         }
     }
