@@ -1,0 +1,248 @@
+//! The memory of one run: registers, bindings of slots, arena, scratch. A session keeps contexts and
+//! uses them again, so that a run of known sizes allocates nothing.
+
+use crate::{
+    buffer::{Buffer, empty_address},
+    code::Ready,
+    error::{Error, Result, Status, fail},
+    open::Bytes,
+    value::Item,
+};
+use oaax_abi::{ALIGN, KernelFault, Placement, Program, Shape, Slot, SlotId, SlotKind, place};
+use std::{ffi::c_void, sync::Arc};
+
+/// Placements that a context remembers.
+const REMEMBERED: usize = 4;
+
+/// What a slot is bound to; a null address is nothing.
+#[derive(Debug)]
+pub struct Binding {
+    pub address: *mut u8,
+    pub bytes: u64,
+    /// Kept only where `Ready::wants_dims` says so (inputs and outputs: always).
+    pub dims: Vec<i64>,
+    /// Keeps heap memory alive.
+    pub owner: Option<Arc<Buffer>>,
+}
+
+impl Default for Binding {
+    fn default() -> Binding {
+        Binding { address: std::ptr::null_mut(), bytes: 0, dims: Vec::new(), owner: None }
+    }
+}
+
+/// A sequence or optional.
+#[derive(Debug, Default)]
+pub struct Cell {
+    /// For an optional: whether there is a value. Sequences are always present.
+    pub present: bool,
+    pub items: Vec<Item>,
+}
+
+/// One part of a parallel region: a launch with its operands in the context's lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub launch: u32,
+    pub buffers: u32,
+    pub dims: u32,
+    /// Groups before it in the region.
+    pub first: u64,
+    pub groups: u64,
+}
+
+/// Memory of one run.
+#[derive(Debug, Default)]
+pub struct Context {
+    pub registers: Vec<i64>,
+    pub bindings: Vec<Binding>,
+    pub cells: Vec<Cell>,
+    pub parts: Vec<Part>,
+    pub pointers: Vec<*mut c_void>,
+    pub dims: Vec<i64>,
+    pub scratch: Option<Buffer>,
+    /// Bytes of scratch of each worker.
+    pub stride: u64,
+    pub faults: Vec<KernelFault>,
+    /// Aligned copies of inputs that the caller gave unaligned.
+    pub copies: Vec<Buffer>,
+    arena: Option<Buffer>,
+    /// Most recent last: values of the plan's registers, sizes, placement.
+    placements: Vec<(Vec<i64>, Vec<u64>, Placement)>,
+    placed: bool,
+}
+
+// SAFETY: a context is used by one run at a time; its addresses point into memory that it or the run keeps.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// A context for `ready` on a pool of `workers`; weights are bound for good.
+    pub fn new(ready: &Ready, weights: &[Bytes], workers: usize) -> Context {
+        let program = &ready.program;
+        let mut context = Context { faults: vec![KernelFault::default(); workers], ..Context::default() };
+        context.registers.resize(program.registers as usize, 0);
+        context.bindings.resize_with(program.slots.len(), Binding::default);
+        context.cells.resize_with(program.slots.len(), Cell::default);
+        for (slot, binding) in program.slots.iter().zip(&mut context.bindings) {
+            if let SlotKind::Weight { file, offset, length } = slot.kind {
+                binding.address = weights[file as usize][offset as usize..].as_ptr().cast_mut();
+                binding.bytes = length;
+            }
+        }
+        context
+    }
+
+    /// Forgets the last run.
+    pub fn reset(&mut self, ready: &Ready) {
+        self.registers.fill(0);
+        self.copies.clear();
+        for slot in &ready.volatile {
+            self.unbind(*slot);
+            let cell = &mut self.cells[slot.index()];
+            cell.present = ready.program.slots[slot.index()].kind == SlotKind::Sequence;
+            cell.items.clear();
+        }
+    }
+
+    /// Drops a slot's hold; a block that nobody else holds stays for the next `alloc`.
+    pub fn unbind(&mut self, slot: SlotId) {
+        let binding = &mut self.bindings[slot.index()];
+        binding.address = std::ptr::null_mut();
+        binding.bytes = 0;
+        if binding.owner.as_mut().is_some_and(|owner| Arc::get_mut(owner).is_none()) {
+            binding.owner = None;
+        }
+    }
+
+    /// Evaluates the dims of a slot into its binding.
+    pub fn evaluate_dims(&mut self, program: &Program, slot: SlotId) -> Result<()> {
+        let Shape::Dims(dims) = &program.slots[slot.index()].shape else { return Ok(()) };
+        let kept = &mut self.bindings[slot.index()].dims;
+        kept.clear();
+        for dim in dims {
+            let value = program.eval(*dim, &self.registers)?;
+            if value < 0 {
+                fail!(RunFailed, "a dim comes out as {value}");
+            }
+            kept.push(value);
+        }
+        Ok(())
+    }
+
+    /// The dims of the value that a slot holds now.
+    pub fn dims_of(&mut self, program: &Program, slot: SlotId) -> Result<&[i64]> {
+        if matches!(program.slots[slot.index()].kind, SlotKind::Weight { .. } | SlotKind::Arena(_)) {
+            self.evaluate_dims(program, slot)?;
+        }
+        Ok(&self.bindings[slot.index()].dims)
+    }
+
+    /// Bytes of a slot with the dims of its binding.
+    pub fn size_of(&self, program: &Program, slot: SlotId) -> Result<u64> {
+        let Slot { bytes, dtype, .. } = &program.slots[slot.index()];
+        let size = match bytes {
+            Some(bytes) => u64::try_from(program.eval(*bytes, &self.registers)?).ok(),
+            None => elements(&self.bindings[slot.index()].dims).and_then(|elements| dtype.bytes(elements)),
+        };
+        size.ok_or_else(|| Error::new(Status::RunFailed, "a tensor's size does not fit 64 bits"))
+    }
+
+    /// Gives a heap slot fresh memory for the dims of its binding.
+    pub fn allocate_heap(&mut self, program: &Program, slot: SlotId) -> Result<()> {
+        let bytes = self.size_of(program, slot)?;
+        let binding = &mut self.bindings[slot.index()];
+        let spare = binding.owner.as_mut().and_then(Arc::get_mut).is_some_and(|spare| spare.capacity() >= bytes);
+        if !spare {
+            binding.owner = Some(Arc::new(Buffer::new(bytes)?));
+        }
+        binding.address = binding.owner.as_ref().map_or(std::ptr::null_mut(), |owner| owner.as_ptr());
+        binding.bytes = bytes;
+        Ok(())
+    }
+
+    /// Places the arena for the registers as they are now.
+    pub fn place(&mut self, ready: &Ready) -> Result<()> {
+        let program = &ready.program;
+        let same = |key: &[i64]| ready.plan_registers.iter().zip(key).all(|(reg, value)| self.registers[*reg as usize] == *value);
+        match self.placements.iter().rposition(|(key, _, _)| same(key)) {
+            Some(index) if index + 1 == self.placements.len() && self.placed => return Ok(()),
+            Some(index) => {
+                let found = self.placements.remove(index);
+                self.placements.push(found);
+            }
+            None => {
+                let key = ready.plan_registers.iter().map(|reg| self.registers[*reg as usize]).collect();
+                let sizes = self.plan_sizes(program)?;
+                let Some(placement) = place(&program.plan, &sizes) else {
+                    fail!(OutOfMemory, "the arena does not fit any memory");
+                };
+                if self.placements.len() == REMEMBERED {
+                    self.placements.remove(0);
+                }
+                self.placements.push((key, sizes, placement));
+            }
+        }
+        self.placed = false;
+        let Some((_, sizes, placement)) = self.placements.last() else { return Ok(()) };
+        let arena = match self.arena.take() {
+            Some(arena) if arena.capacity() >= placement.total => arena,
+            old => {
+                drop(old); // Before the larger one is asked for.
+                Buffer::new(placement.total)?
+            }
+        };
+        for (index, entry) in program.plan.iter().enumerate() {
+            let binding = &mut self.bindings[entry.slot.index()];
+            // SAFETY: the placement keeps each entry inside its total, which the arena has.
+            binding.address = unsafe { arena.as_ptr().add(placement.offsets[index] as usize) };
+            binding.bytes = sizes[index];
+        }
+        self.arena = Some(arena);
+        self.placed = true;
+        Ok(())
+    }
+
+    fn plan_sizes(&self, program: &Program) -> Result<Vec<u64>> {
+        let size = |entry: &oaax_abi::PlanEntry| match program.eval(entry.bytes, &self.registers)? {
+            size @ 0.. => Ok(size as u64),
+            size => fail!(RunFailed, "a buffer's size comes out as {size}"),
+        };
+        program.plan.iter().map(size).collect()
+    }
+
+    /// Bytes of the arena.
+    pub fn arena_bytes(&self) -> u64 {
+        self.arena.as_ref().map_or(0, Buffer::capacity)
+    }
+
+    /// Makes sure that each worker has `bytes` of scratch.
+    pub fn reserve_scratch(&mut self, bytes: u64) -> Result<()> {
+        if bytes <= self.stride {
+            return Ok(());
+        }
+        // One line more, so that workers do not share one.
+        let stride = bytes.checked_next_multiple_of(ALIGN).and_then(|bytes| bytes.checked_add(ALIGN));
+        let total = stride.and_then(|stride| stride.checked_mul(self.faults.len() as u64));
+        let (Some(stride), Some(total)) = (stride, total) else { fail!(OutOfMemory, "scratch of {bytes} bytes") };
+        self.scratch = None;
+        self.stride = 0;
+        self.scratch = Some(Buffer::new(total)?);
+        self.stride = stride;
+        Ok(())
+    }
+}
+
+/// Product of dims.
+pub fn elements(dims: &[i64]) -> Option<u64> {
+    dims.iter().try_fold(1u64, |product, dim| product.checked_mul(u64::try_from(*dim).ok()?))
+}
+
+/// An address that is good for no bytes where there are none.
+pub fn address_or_empty(address: *const u8, bytes: usize) -> *mut u8 {
+    if bytes == 0 { empty_address() } else { address.cast_mut() }
+}
+
+impl From<oaax_abi::Fault> for Error {
+    fn from(fault: oaax_abi::Fault) -> Error {
+        Error::new(Status::RunFailed, fault.to_string())
+    }
+}

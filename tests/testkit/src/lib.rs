@@ -1,0 +1,127 @@
+//! Makes small artefacts without the compiler, for the runtime's tests and the host examples:
+//! hand-written kernels (`runtime-abi/abi/demo.c`) under hand-written host programs.
+//!
+//! Promises: an artefact has the very form that the compiler's have, as `oaaxc-container` writes it.
+
+pub mod programs;
+
+use oaax_abi::Program;
+use oaaxc_container::{
+    Data, Manifest, Needs, Options, Package, PackageFile, Platform, Role, Variant, write_archive, write_layout,
+};
+use std::{
+    fs,
+    ops::Deref,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+/// Root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A folder for a test's files, removed on drop.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An empty folder for a test's files; `name` tells the tests of one process apart.
+pub fn folder(name: &str) -> Folder {
+    let folder = std::env::temp_dir().join(format!("oaax-testkit-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder for temporary files");
+    Folder(folder)
+}
+
+/// Compiles C to a freestanding shared object.
+pub fn compile_object(source: &Path) -> Vec<u8> {
+    let output = std::env::temp_dir().join(format!("oaax-kernel-{}-{:?}.so", std::process::id(), std::thread::current().id()));
+    let done = Command::new("cc")
+        .args(["-std=c99", "-O2", "-shared", "-fPIC", "-nostdlib", "-ffreestanding", "-fno-builtin"])
+        .args(["-fno-tree-loop-distribute-patterns", "-fvisibility=hidden", "-I"])
+        .arg(root().join("runtime-abi/abi/include"))
+        .arg(source)
+        .arg("-o")
+        .arg(&output)
+        .output()
+        .expect("a C compiler");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let bytes = fs::read(&output).expect("written by the compiler");
+    fs::remove_file(&output).expect("written by the compiler");
+    bytes
+}
+
+/// The object of `demo.c`.
+pub fn demo_object() -> &'static [u8] {
+    static OBJECT: OnceLock<Vec<u8>> = OnceLock::new();
+    OBJECT.get_or_init(|| compile_object(&root().join("runtime-abi/abi/demo.c")))
+}
+
+/// A package of a program over the demo kernels. Weight file 0 is 3 MiB (two leaves) with the float
+/// 0.5 at byte 64.
+pub fn package(program: &Program) -> Package {
+    let mut weights = vec![0u8; 3 << 20];
+    weights[64..68].copy_from_slice(&0.5f32.to_le_bytes());
+    let file = |path: String, role: Role, bytes: Vec<u8>| PackageFile { path, role, data: Data::from(bytes) };
+    let target = || Role::Target("cpu".to_owned());
+    let mut files = vec![
+        file("weights/0.bin".to_owned(), Role::Weights, weights),
+        file("targets/cpu/program.bin".to_owned(), target(), program.encode()),
+    ];
+    let mut objects = Vec::new();
+    for level in programs::LEVELS {
+        let path = format!("targets/cpu/{}.so", level.replace('+', "-"));
+        objects.push(path.clone());
+        files.push(file(path, target(), demo_object().to_vec()));
+    }
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let mut manifest = Manifest::new(program.name.clone(), "0.1.0");
+    manifest.variants.push(Variant {
+        id: "cpu".to_owned(),
+        target: "cpu".to_owned(),
+        needs: Needs { arch: vec![arch.to_owned()], ..Needs::default() },
+        program: "targets/cpu/program.bin".to_owned(),
+        objects,
+        weights: vec!["weights/0.bin".to_owned()],
+        ..Variant::default()
+    });
+    Package { manifest, files, platforms: vec![Platform::linux(arch)], options: Options::default() }
+}
+
+/// Writes `model.oaax`, the mappable archive.
+pub fn write_model(program: &Program, path: &Path) {
+    write_archive(&package(program), path).expect("the archive is written");
+}
+
+/// Writes an OCI layout folder, the registry form.
+pub fn write_registry_form(program: &Program, path: &Path) {
+    write_layout(&package(program), path).expect("the layout is written");
+}
+
+/// Writes an unpacked `/models` folder.
+pub fn write_folder(program: &Program, path: &Path) {
+    let archive = path.with_extension("archive");
+    write_model(program, &archive);
+    let opened = oaaxc_container::open(&archive).expect("the archive opens");
+    opened.unpack(path).expect("the archive unpacks");
+    fs::remove_file(&archive).expect("written above");
+}
