@@ -19,26 +19,17 @@ fn main() {
             .filter_map(|entry| {
                 let path = entry.ok()?.path();
                 let name = path.file_name()?.to_str()?;
-                (name.starts_with("libMLIRCAPI") && name.ends_with(".a"))
-                    .then(|| path.display().to_string())
+                (name.starts_with("libMLIRCAPI") && name.ends_with(".a")).then(|| path.display().to_string())
             })
             .collect();
         archives.sort();
-        assert!(
-            !archives.is_empty(),
-            "no libMLIRCAPI*.a in {}: install libmlir-22-dev",
-            lib.display()
-        );
+        assert!(!archives.is_empty(), "no libMLIRCAPI*.a in {}: install libmlir-22-dev", lib.display());
         let script = format!("/* GNU ld script */\nGROUP ( {} )\n", archives.join(" "));
         fs::write(Path::new(&out).join("libMLIR-C.so"), script).expect("OUT_DIR is writable");
         println!("cargo:rustc-link-search=native={out}");
     }
 
-    assert!(
-        lib.join("liblldELF.a").exists(),
-        "no liblldELF.a in {}: install liblld-22-dev",
-        lib.display()
-    );
+    assert!(lib.join("liblldELF.a").exists(), "no liblldELF.a in {}: install liblld-22-dev", lib.display());
     cc::Build::new()
         .cpp(true)
         .std("c++17")

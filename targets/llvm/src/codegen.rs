@@ -13,10 +13,7 @@ use inkwell::{
     memory_buffer::MemoryBuffer,
     module::{Linkage, Module},
     passes::PassBuilderOptions,
-    targets::{
-        CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine,
-        TargetMachineOptions, TargetTriple,
-    },
+    targets::{CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetMachineOptions, TargetTriple},
     values::FunctionValue,
 };
 use llvm_sys::{LLVMDiagnosticSeverity, core, prelude::LLVMDiagnosticInfoRef};
@@ -41,8 +38,7 @@ extern "C" fn collect(info: LLVMDiagnosticInfoRef, messages: *mut c_void) {
     // SAFETY: `messages` is the box that `Llvm` owns and outlives the context; LLVM calls this from the
     // thread that uses the context. The description is a C string that we free.
     unsafe {
-        if core::LLVMGetDiagInfoSeverity(info) as u32 != LLVMDiagnosticSeverity::LLVMDSError as u32
-        {
+        if core::LLVMGetDiagInfoSeverity(info) as u32 != LLVMDiagnosticSeverity::LLVMDSError as u32 {
             return;
         }
         let text = core::LLVMGetDiagInfoDescription(info);
@@ -78,9 +74,7 @@ impl Llvm {
     /// Parses LLVM IR text (the support module).
     pub fn parse_ir(&self, text: &str) -> Result<Module<'_>, BackendError> {
         let buffer = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "support");
-        self.context
-            .create_module_from_ir(buffer)
-            .map_err(|e| BackendError::new(Stage::Parse, e.to_string()))
+        self.context.create_module_from_ir(buffer).map_err(|e| BackendError::new(Stage::Parse, e.to_string()))
     }
 
     fn check(&self, stage: Stage) -> Result<(), BackendError> {
@@ -101,27 +95,20 @@ impl Llvm {
     ) -> Result<(), BackendError> {
         module.set_triple(&machine.get_triple());
         module.set_data_layout(&machine.get_target_data().get_data_layout());
-        for function in module
-            .get_functions()
-            .filter(|f| f.count_basic_blocks() > 0)
-        {
+        for function in module.get_functions().filter(|f| f.count_basic_blocks() > 0) {
             self.attribute(function, level);
             let name = function.get_name().to_string_lossy();
             if private.iter().any(|p| p == name.as_ref()) {
                 function.set_linkage(Linkage::Internal);
             }
         }
-        module
-            .verify()
-            .map_err(|e| BackendError::new(Stage::Translate, e.to_string()))?;
+        module.verify().map_err(|e| BackendError::new(Stage::Translate, e.to_string()))?;
         let options = PassBuilderOptions::create();
         options.set_loop_vectorization(true);
         options.set_loop_slp_vectorization(true);
         options.set_loop_interleaving(true);
         options.set_loop_unrolling(true);
-        module
-            .run_passes(pipeline, machine, options)
-            .map_err(|e| BackendError::new(Stage::Optimise, e.to_string()))?;
+        module.run_passes(pipeline, machine, options).map_err(|e| BackendError::new(Stage::Optimise, e.to_string()))?;
         self.check(Stage::Optimise)
     }
 
@@ -132,27 +119,19 @@ impl Llvm {
         function.add_attribute(AttributeLoc::Function, nounwind);
         if level.prefer_vector_width > 0 {
             let width = level.prefer_vector_width.to_string();
-            let width = self
-                .context
-                .create_string_attribute("prefer-vector-width", &width);
+            let width = self.context.create_string_attribute("prefer-vector-width", &width);
             function.add_attribute(AttributeLoc::Function, width);
         }
     }
 
     /// Emits machine code, or its assembly text.
-    pub fn emit(
-        &self,
-        module: &Module,
-        machine: &TargetMachine,
-        output: Output,
-    ) -> Result<Vec<u8>, BackendError> {
+    pub fn emit(&self, module: &Module, machine: &TargetMachine, output: Output) -> Result<Vec<u8>, BackendError> {
         let file = match output {
             Output::Object => FileType::Object,
             Output::Assembly => FileType::Assembly,
         };
-        let buffer = machine
-            .write_to_memory_buffer(module, file)
-            .map_err(|e| BackendError::new(Stage::Codegen, e.to_string()))?;
+        let buffer =
+            machine.write_to_memory_buffer(module, file).map_err(|e| BackendError::new(Stage::Codegen, e.to_string()))?;
         self.check(Stage::Codegen)?;
         let bytes = buffer.as_slice();
         // Text buffers of LLVM end in a NUL that is not theirs.
@@ -191,8 +170,7 @@ fn initialise_machines() {
 /// LLVM's machine for a level: position-independent, fully optimised.
 pub(crate) fn machine(level: &Level) -> Result<TargetMachine, BackendError> {
     let triple = TargetTriple::create(&level.triple);
-    let target = Target::from_triple(&triple)
-        .map_err(|e| BackendError::new(Stage::Machine, e.to_string()))?;
+    let target = Target::from_triple(&triple).map_err(|e| BackendError::new(Stage::Machine, e.to_string()))?;
     let options = TargetMachineOptions::new()
         .set_cpu(&level.cpu)
         .set_features(&level.features)
@@ -202,10 +180,5 @@ pub(crate) fn machine(level: &Level) -> Result<TargetMachine, BackendError> {
         .set_code_model(CodeModel::Default);
     target
         .create_target_machine_from_options(&triple, options)
-        .ok_or_else(|| {
-            BackendError::new(
-                Stage::Machine,
-                format!("no machine {} for {}", level.cpu, level.triple),
-            )
-        })
+        .ok_or_else(|| BackendError::new(Stage::Machine, format!("no machine {} for {}", level.cpu, level.triple)))
 }

@@ -55,10 +55,7 @@ pub(crate) fn check_freestanding(file: &[u8]) -> Result<(), String> {
         }
     }
     for [address, size] in tables {
-        let Some(segment) = segments
-            .iter()
-            .find(|s| s.kind == PT_LOAD && s.holds(address))
-        else {
+        let Some(segment) = segments.iter().find(|s| s.kind == PT_LOAD && s.holds(address)) else {
             continue;
         };
         let offset = address - segment.address + segment.offset;
@@ -66,9 +63,7 @@ pub(crate) fn check_freestanding(file: &[u8]) -> Result<(), String> {
             let info = elf.number(offset + relocation * 24 + 8, 8)?;
             if info != relative {
                 let (symbol, kind) = (info >> 32, info & 0xffff_ffff);
-                return Err(format!(
-                    "has a relocation of type {kind} on symbol {symbol}"
-                ));
+                return Err(format!("has a relocation of type {kind} on symbol {symbol}"));
             }
         }
     }
@@ -102,11 +97,7 @@ impl Elf<'_> {
     }
 
     fn segments(&self) -> Result<Vec<Segment>, String> {
-        let (start, size, count) = (
-            self.number(32, 8)?,
-            self.number(54, 2)?,
-            self.number(56, 2)?,
-        );
+        let (start, size, count) = (self.number(32, 8)?, self.number(54, 2)?, self.number(56, 2)?);
         let segment = |i| {
             let at = start + i * size;
             Ok(Segment {

@@ -66,15 +66,8 @@ impl BackendError {
     pub(crate) fn new(stage: Stage, message: impl Into<String>) -> BackendError {
         let message: String = message.into();
         let message = message.trim_end();
-        let message = if message.is_empty() {
-            "failed without a message"
-        } else {
-            message
-        };
-        BackendError {
-            stage,
-            message: message.to_string(),
-        }
+        let message = if message.is_empty() { "failed without a message" } else { message };
+        BackendError { stage, message: message.to_string() }
     }
 }
 

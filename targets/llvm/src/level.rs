@@ -55,20 +55,9 @@ impl Level {
     pub fn native() -> Level {
         let cpu = TargetMachine::get_host_cpu_name().to_string();
         let features = TargetMachine::get_host_cpu_features().to_string();
-        let width = if features.split(',').any(|f| f == "+avx512f") {
-            512
-        } else {
-            0
-        };
-        let triple = TargetMachine::get_default_triple()
-            .as_str()
-            .to_string_lossy()
-            .into_owned();
-        let abi = if triple.starts_with("riscv64") {
-            "lp64d"
-        } else {
-            ""
-        };
+        let width = if features.split(',').any(|f| f == "+avx512f") { 512 } else { 0 };
+        let triple = TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned();
+        let abi = if triple.starts_with("riscv64") { "lp64d" } else { "" };
         Level::elf(&triple, &cpu, &features, abi, width)
     }
 
@@ -80,42 +69,23 @@ impl Level {
     /// RV64GC, hard-float ABI; `features` may add `+v`.
     pub fn riscv64(features: &str) -> Level {
         let base = "+m,+a,+f,+d,+c";
-        let features = if features.is_empty() {
-            base.into()
-        } else {
-            format!("{base},{features}")
-        };
-        Level::elf(
-            "riscv64-unknown-linux-gnu",
-            "generic-rv64",
-            &features,
-            "lp64d",
-            0,
-        )
+        let features = if features.is_empty() { base.into() } else { format!("{base},{features}") };
+        Level::elf("riscv64-unknown-linux-gnu", "generic-rv64", &features, "lp64d", 0)
     }
 
     /// An AMD GPU, `chip` as `gfx942`.
     pub fn amdgcn(chip: &str) -> Level {
-        Level {
-            support: false,
-            ..Level::elf("amdgcn-amd-amdhsa", chip, "", "", 0)
-        }
+        Level { support: false, ..Level::elf("amdgcn-amd-amdhsa", chip, "", "", 0) }
     }
 
     /// An NVIDIA GPU, `chip` as `sm_80`, `ptx` as `+ptx80`; the output is PTX text.
     pub fn nvptx(chip: &str, ptx: &str) -> Level {
-        Level {
-            output: Output::Assembly,
-            ..Level::elf("nvptx64-nvidia-cuda", chip, ptx, "", 0)
-        }
+        Level { output: Output::Assembly, ..Level::elf("nvptx64-nvidia-cuda", chip, ptx, "", 0) }
     }
 
     /// OpenCL-flavoured SPIR-V 1.0, a binary.
     pub fn spirv() -> Level {
-        Level {
-            support: false,
-            ..Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0)
-        }
+        Level { support: false, ..Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0) }
     }
 
     fn elf(triple: &str, cpu: &str, features: &str, abi: &str, width: u32) -> Level {

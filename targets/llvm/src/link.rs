@@ -22,7 +22,7 @@ unsafe extern "C" {
     fn oaaxc_lld_elf(args: *const *const c_char, count: usize, log: *mut *mut c_char) -> i32;
 }
 
-const OPTIONS: [&str; 14] = [
+pub(crate) const OPTIONS: [&str; 14] = [
     "ld.lld",
     "-shared",
     "-Bsymbolic",
@@ -49,10 +49,7 @@ pub fn link(objects: &[Vec<u8>], level: &Level) -> Result<Vec<u8>, BackendError>
         true => support::objects(level)?,
         false => Default::default(),
     };
-    let folder = tempfile::Builder::new()
-        .prefix("oaaxc-link-")
-        .tempdir()
-        .map_err(io)?;
+    let folder = tempfile::Builder::new().prefix("oaaxc-link-").tempdir().map_err(io)?;
     let output = folder.path().join("linked");
     let mut arguments: Vec<String> = OPTIONS.iter().map(|o| o.to_string()).collect();
     for (i, object) in objects.iter().chain(support.iter()).enumerate() {
@@ -79,9 +76,7 @@ fn run_lld(arguments: &[String]) -> Result<(), String> {
         return Err("lld crashed earlier in this process".into());
     }
     let strings = arguments.iter().map(|a| CString::new(a.as_str()));
-    let strings: Vec<CString> = strings
-        .collect::<Result<_, _>>()
-        .map_err(|e| e.to_string())?;
+    let strings: Vec<CString> = strings.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     let pointers: Vec<*const c_char> = strings.iter().map(|s| s.as_ptr()).collect();
     let mut log = std::ptr::null_mut();
     // SAFETY: the pointers live across the call; the mutex keeps other links out; `log` is a malloc'd C

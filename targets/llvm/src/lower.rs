@@ -11,16 +11,13 @@ use melior::{
     dialect::DialectRegistry,
     ir::{BlockLike, Module, attribute::StringAttribute, operation::OperationLike},
     pass::PassManager,
-    utility::{
-        parse_pass_pipeline, register_all_dialects, register_all_llvm_translations,
-        register_all_passes,
-    },
+    utility::{parse_pass_pipeline, register_all_dialects, register_all_llvm_translations, register_all_passes},
 };
 
 use crate::error::{BackendError, Stage};
 
 /// Structured control flow first, then every dialect straight to LLVM, then a check that nothing is left.
-const PIPELINE: &str = "builtin.module(\
+pub(crate) const PIPELINE: &str = "builtin.module(\
     canonicalize,cse,func.func(loop-invariant-code-motion),\
     convert-vector-to-scf,convert-scf-to-cf,\
     convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,\
@@ -52,8 +49,7 @@ impl Mlir {
         let messages = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&messages);
         context.attach_diagnostic_handler(move |diagnostic| {
-            sink.borrow_mut()
-                .push(format!("{}: {diagnostic}", diagnostic.location()));
+            sink.borrow_mut().push(format!("{}: {diagnostic}", diagnostic.location()));
             true
         });
         Mlir { context, messages }
@@ -71,13 +67,10 @@ impl Mlir {
     pub fn lower(&self, text: &str) -> Result<Lowered<'_>, BackendError> {
         self.messages.borrow_mut().clear();
         if text.contains('\0') {
-            return Err(BackendError::new(
-                Stage::Parse,
-                "MLIR text holds a NUL character",
-            ));
+            return Err(BackendError::new(Stage::Parse, "MLIR text holds a NUL character"));
         }
-        let mut module = Module::parse(&self.context, text)
-            .ok_or_else(|| self.error(Stage::Parse, "the module does not parse"))?;
+        let mut module =
+            Module::parse(&self.context, text).ok_or_else(|| self.error(Stage::Parse, "the module does not parse"))?;
         if !module.as_operation().verify() {
             return Err(self.error(Stage::Parse, "the module does not verify"));
         }
@@ -85,9 +78,7 @@ impl Mlir {
         let passes = PassManager::new(&self.context);
         parse_pass_pipeline(passes.as_operation_pass_manager(), PIPELINE)
             .map_err(|e| BackendError::new(Stage::Lower, e.to_string()))?;
-        passes
-            .run(&mut module)
-            .map_err(|_| self.error(Stage::Lower, "the pass pipeline failed"))?;
+        passes.run(&mut module).map_err(|_| self.error(Stage::Lower, "the pass pipeline failed"))?;
         Ok(Lowered { module, private })
     }
 
@@ -115,12 +106,7 @@ fn private_functions(module: &Module) -> Vec<String> {
     while let Some(operation) = next {
         let string = |name: &str| {
             let attribute = operation.attribute(name).ok()?;
-            Some(
-                StringAttribute::try_from(attribute)
-                    .ok()?
-                    .value()
-                    .to_string(),
-            )
+            Some(StringAttribute::try_from(attribute).ok()?.value().to_string())
         };
         if string("sym_visibility").as_deref() == Some("private") {
             names.extend(string("sym_name"));

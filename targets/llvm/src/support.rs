@@ -27,9 +27,7 @@ type Objects = Arc<Vec<Vec<u8>>>;
 /// The support objects of a level, compiled once per process.
 pub(crate) fn objects(level: &Level) -> Result<Objects, BackendError> {
     static KNOWN: Mutex<Option<HashMap<Level, Objects>>> = Mutex::new(None);
-    let mut known = KNOWN
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut known = KNOWN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let known = known.get_or_insert_with(HashMap::new);
     if let Some(objects) = known.get(level) {
         return Ok(Arc::clone(objects));

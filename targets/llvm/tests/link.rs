@@ -61,22 +61,14 @@ fn the_support_module_satisfies_every_level() {
     for level in [Level::x86_64_v2(), Level::x86_64_v3(), Level::x86_64_v4()] {
         let object = compile_module(CALLS, &level).unwrap();
         let linked = link(std::slice::from_ref(&object), &level).unwrap();
-        assert_eq!(
-            linked,
-            link(&[object], &level).unwrap(),
-            "linking is deterministic"
-        );
+        assert_eq!(linked, link(&[object], &level).unwrap(), "linking is deterministic");
     }
 }
 
 #[test]
 fn other_machines_link_too() {
     let kernel = "func.func @k(%p: !llvm.ptr, %x: f32, %y: f32) { %r = arith.remf %x, %y : f32 llvm.store %r, %p : f32, !llvm.ptr return }";
-    for level in [
-        Level::aarch64("cortex-a76", ""),
-        Level::riscv64(""),
-        Level::riscv64("+v"),
-    ] {
+    for level in [Level::aarch64("cortex-a76", ""), Level::riscv64(""), Level::riscv64("+v")] {
         link(&[compile_module(kernel, &level).unwrap()], &level).unwrap();
     }
 }
@@ -114,9 +106,7 @@ fn levels_we_can_run() -> Vec<Level> {
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         levels.push(Level::x86_64_v3());
     }
-    if std::arch::is_x86_feature_detected!("avx512vl")
-        && std::arch::is_x86_feature_detected!("avx512bw")
-    {
+    if std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512bw") {
         levels.push(Level::x86_64_v4());
     }
     levels
@@ -138,9 +128,7 @@ fn patterns(count: usize) -> Vec<u64> {
         0x7fef_ffff_ffff_ffff,
     ];
     all.extend((0..count).map(|_| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         state ^ (state >> 29)
     }));
     all
@@ -160,31 +148,17 @@ fn memory_routines() {
             let memcpy = loaded.get::<Copy>("t_memcpy");
             let memmove = loaded.get::<Copy>("t_memmove");
             let memset = loaded.get::<extern "C" fn(*mut u8, u8, usize)>("t_memset");
-            let memcmp =
-                loaded.get::<extern "C" fn(*const u8, *const u8, usize) -> i32>("t_memcmp");
+            let memcmp = loaded.get::<extern "C" fn(*const u8, *const u8, usize) -> i32>("t_memcmp");
             let bcmp = loaded.get::<extern "C" fn(*const u8, *const u8, usize) -> i32>("t_bcmp");
             let source: Vec<u8> = (0..500u32).map(|i| (i * 7 + i / 13) as u8).collect();
             for n in (0..140).chain([191, 192, 193, 255, 300]) {
                 let mut target = vec![0xaa; 500];
                 memcpy(target.as_mut_ptr().add(3), source.as_ptr().add(5), n);
                 assert_eq!(&target[3..3 + n], &source[5..5 + n]);
-                assert!(
-                    target[..3]
-                        .iter()
-                        .chain(&target[3 + n..])
-                        .all(|&b| b == 0xaa),
-                    "memcpy {n}"
-                );
+                assert!(target[..3].iter().chain(&target[3 + n..]).all(|&b| b == 0xaa), "memcpy {n}");
                 memset(target.as_mut_ptr().add(1), 0x5b, n);
                 assert!(target[1..1 + n].iter().all(|&b| b == 0x5b) && target[0] == 0xaa);
-                assert_eq!(
-                    target[1 + n],
-                    if n > 1 {
-                        source[5 + n - 2]
-                    } else {
-                        target[1 + n]
-                    }
-                );
+                assert_eq!(target[1 + n], if n > 1 { source[5 + n - 2] } else { target[1 + n] });
                 for distance in [0isize, 1, 7, 15, 16, 17, 40, 64, -1, -9, -16, -30] {
                     let mut moved = source.clone();
                     let mut expected = source.clone();
@@ -223,46 +197,18 @@ fn remainders_and_fused_products() {
         for w in p.windows(3) {
             let [x, y, z] = [w[0], w[1], w[2]].map(f64::from_bits);
             assert!(same(fmod(x, y), x % y), "fmod({x:e}, {y:e})");
-            assert!(
-                same(fma(x, y, z), x.mul_add(y, z)),
-                "fma({x:e}, {y:e}, {z:e}) {:e} {:e}",
-                fma(x, y, z),
-                x.mul_add(y, z)
-            );
+            assert!(same(fma(x, y, z), x.mul_add(y, z)), "fma({x:e}, {y:e}, {z:e}) {:e} {:e}", fma(x, y, z), x.mul_add(y, z));
             let [s, t, u] = [w[0], w[1], w[2]].map(|b| f32::from_bits((b >> 32) as u32));
-            assert!(
-                same(fmodf(s, t) as f64, (s % t) as f64),
-                "fmodf({s:e}, {t:e})"
-            );
-            assert!(
-                same(fmaf(s, t, u) as f64, s.mul_add(t, u) as f64),
-                "fmaf({s:e}, {t:e}, {u:e})"
-            );
+            assert!(same(fmodf(s, t) as f64, (s % t) as f64), "fmodf({s:e}, {t:e})");
+            assert!(same(fmaf(s, t, u) as f64, s.mul_add(t, u) as f64), "fmaf({s:e}, {t:e}, {u:e})");
             // Near cancellation, near the subnormal border, near a tie.
             let near = -(x * y);
-            for z in [
-                near,
-                near.next_up(),
-                near * (1.0 + 2f64.powi(-30)),
-                f64::from_bits(w[2] >> 8),
-            ] {
-                assert!(
-                    same(fma(x, y, z), x.mul_add(y, z)),
-                    "fma({x:e}, {y:e}, {z:e})"
-                );
+            for z in [near, near.next_up(), near * (1.0 + 2f64.powi(-30)), f64::from_bits(w[2] >> 8)] {
+                assert!(same(fma(x, y, z), x.mul_add(y, z)), "fma({x:e}, {y:e}, {z:e})");
             }
-            let [a, b] =
-                [w[0], w[1]].map(|v| f64::from_bits(v & 0x001f_ffff_ffff_ffff | (0x1ff0 << 48)));
-            for z in [
-                0.0,
-                -0.0,
-                f64::from_bits(w[2] & 0xff),
-                f64::from_bits(w[2] >> 12),
-            ] {
-                assert!(
-                    same(fma(a, b, z), a.mul_add(b, z)),
-                    "fma({a:e}, {b:e}, {z:e})"
-                );
+            let [a, b] = [w[0], w[1]].map(|v| f64::from_bits(v & 0x001f_ffff_ffff_ffff | (0x1ff0 << 48)));
+            for z in [0.0, -0.0, f64::from_bits(w[2] & 0xff), f64::from_bits(w[2] >> 12)] {
+                assert!(same(fma(a, b, z), a.mul_add(b, z)), "fma({a:e}, {b:e}, {z:e})");
             }
             let c = s as f64 as f32;
             let near = -(c * t);
@@ -279,9 +225,7 @@ fn nearest(guess: u16, x: f64, value: impl Fn(u16) -> f64) -> u16 {
     let error = |bits: u16| (value(bits) - x).abs();
     let candidates = [guess - 1, guess, guess + 1];
     let finite = candidates.into_iter().filter(|&b| value(b).is_finite());
-    finite
-        .min_by(|&a, &b| error(a).total_cmp(&error(b)).then((a & 1).cmp(&(b & 1))))
-        .unwrap()
+    finite.min_by(|&a, &b| error(a).total_cmp(&error(b)).then((a & 1).cmp(&(b & 1)))).unwrap()
 }
 
 #[test]
@@ -316,16 +260,10 @@ fn half_and_bfloat_are_rounded_once() {
                 let (out, inward) = (h + 1, h);
                 assert_eq!(to(middle as f32), even, "{middle:e}");
                 assert_eq!(double_to(middle), even, "{middle:e}");
-                let (a, b) = (
-                    f64::from_bits(middle.to_bits() + 1),
-                    f64::from_bits(middle.to_bits() - 1),
-                );
+                let (a, b) = (f64::from_bits(middle.to_bits() + 1), f64::from_bits(middle.to_bits() - 1));
                 assert_eq!((double_to(a), double_to(b)), (out, inward), "{middle:e}");
                 let m = (middle as f32).to_bits();
-                assert_eq!(
-                    (to(f32::from_bits(m + 1)), to(f32::from_bits(m - 1))),
-                    (out, inward)
-                );
+                assert_eq!((to(f32::from_bits(m + 1)), to(f32::from_bits(m - 1))), (out, inward));
             }
         }
         for b in patterns(100_000) {
@@ -343,13 +281,9 @@ fn half_and_bfloat_are_rounded_once() {
                     assert!(nan(double_bfloat(d)));
                     continue;
                 }
-                let nearest = nearest(half::f16::from_f64(d).to_bits(), d, |b| {
-                    half::f16::from_bits(b).to_f64()
-                });
+                let nearest = nearest(half::f16::from_f64(d).to_bits(), d, |b| half::f16::from_bits(b).to_f64());
                 assert_eq!(double_to(d), nearest, "{d:e}");
-                let nearest = self::nearest(half::bf16::from_f64(d).to_bits(), d, |b| {
-                    half::bf16::from_bits(b).to_f64()
-                });
+                let nearest = self::nearest(half::bf16::from_f64(d).to_bits(), d, |b| half::bf16::from_bits(b).to_f64());
                 assert_eq!(double_bfloat(d), nearest, "{d:e}");
             }
         }
@@ -363,37 +297,21 @@ fn wide_division() {
     unsafe {
         type Unsigned = extern "C" fn(u128, u128) -> u128;
         type Signed = extern "C" fn(i128, i128) -> i128;
-        let (udiv, urem) = (
-            loaded.get::<Unsigned>("t_udiv"),
-            loaded.get::<Unsigned>("t_urem"),
-        );
-        let (sdiv, srem) = (
-            loaded.get::<Signed>("t_sdiv"),
-            loaded.get::<Signed>("t_srem"),
-        );
+        let (udiv, urem) = (loaded.get::<Unsigned>("t_udiv"), loaded.get::<Unsigned>("t_urem"));
+        let (sdiv, srem) = (loaded.get::<Signed>("t_sdiv"), loaded.get::<Signed>("t_srem"));
         let p = patterns(2000);
         for w in p.windows(4) {
             let a = (w[0] as u128) << 64 | w[1] as u128;
-            for b in [
-                w[2] as u128,
-                (w[2] as u128) << 64 | w[3] as u128,
-                a.wrapping_add(1),
-                a,
-                1,
-                u128::MAX,
-                (w[3] & 7) as u128 + 1,
-            ] {
+            for b in
+                [w[2] as u128, (w[2] as u128) << 64 | w[3] as u128, a.wrapping_add(1), a, 1, u128::MAX, (w[3] & 7) as u128 + 1]
+            {
                 if b == 0 {
                     continue;
                 }
                 for a in [a, a >> (w[3] % 127), w[1] as u128] {
                     assert_eq!((udiv(a, b), urem(a, b)), (a / b, a % b), "{a} {b}");
                     let (s, t) = (a as i128, b as i128);
-                    assert_eq!(
-                        (sdiv(s, t), srem(s, t)),
-                        (s.wrapping_div(t), s.wrapping_rem(t)),
-                        "{s} {t}"
-                    );
+                    assert_eq!((sdiv(s, t), srem(s, t)), (s.wrapping_div(t), s.wrapping_rem(t)), "{s} {t}");
                 }
             }
         }
