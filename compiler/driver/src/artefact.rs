@@ -55,8 +55,8 @@ fn parts(weights: Weights) -> Vec<Part> {
 }
 
 fn add_share(package: &mut Package, share: Compiled) {
-    let id = share.target.replace(':', "-");
-    let folder = format!("targets/{id}");
+    let folder = oaaxc_container::target_folder(&share.target);
+    let id = folder.trim_start_matches("targets/").to_string();
     let mut file = |path: String, role: Role, data: Data| package.files.push(PackageFile { path, role, data });
     let program = format!("{folder}/program.bin");
     file(program.clone(), Role::Target(id.clone()), share.host.encode().into());

@@ -1,0 +1,173 @@
+//! Request data for a model: read from files, or seeded within the declared ranges.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oaax_core::PortInfo;
+use oaaxc_base::{Code, Diagnostic};
+use oaaxc_ir::{DType, Datum, Scalar, Tensor};
+
+/// A tensor from a `.npy` or `.pb` file.
+pub fn read(path: &Path) -> Result<Tensor, Diagnostic> {
+    let datum = oaaxc_onnx::data::read(path)?;
+    match datum {
+        Datum::Tensor(tensor) => Ok(tensor),
+        _ => Err(Diagnostic::error(Code::REQUEST, format!("{} does not hold a tensor", path.display()))),
+    }
+}
+
+/// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).
+pub struct Random(u64);
+
+impl Random {
+    /// Starts from a seed and a name, so that each input has its own stream.
+    pub fn new(seed: u64, name: &str) -> Random {
+        Random(name.bytes().fold(seed ^ 0x9e37_79b9_7f4a_7c15, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)))
+    }
+    /// The next 64 bits.
+    pub fn next_bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.next_bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A seeded tensor: floats uniform in [-1, 1), integers small and not negative, bools fair.
+pub fn seeded(name: &str, dtype: DType, dims: Vec<usize>, seed: u64) -> Tensor {
+    let mut random = Random::new(seed, name);
+    let count: usize = dims.iter().product();
+    let element = |random: &mut Random| match dtype {
+        d if d.is_float() => Scalar::from_f64(random.unit() * 2.0 - 1.0),
+        DType::Bool => Scalar::from_bool(random.next_bits() >> 63 == 1),
+        d if d.is_complex() => Scalar::from_complex(random.unit() * 2.0 - 1.0, random.unit() * 2.0 - 1.0),
+        _ => Scalar::from_i64((random.next_bits() % 8) as i64),
+    };
+    Tensor::from_scalars(dtype, dims, (0..count).map(|_| element(&mut random)))
+}
+
+/// One tensor per input: those given by name, the others seeded. Named dims take `dims`, else the
+/// given tensors' sizes, else their declared minimum or a small default.
+pub fn requests(
+    ports: &[PortInfo],
+    given: &BTreeMap<String, Tensor>,
+    dims: &BTreeMap<String, i64>,
+    seed: u64,
+) -> Result<Vec<Tensor>, Diagnostic> {
+    for name in given.keys() {
+        if !ports.iter().any(|p| p.name == *name) {
+            let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
+            return Err(Diagnostic::error(Code::REQUEST, format!("the model has no input \"{name}\""))
+                .help(format!("its inputs are {}", names.join(", "))));
+        }
+    }
+    let mut sizes = dims.clone();
+    for port in ports {
+        let Some(tensor) = given.get(&port.name) else { continue };
+        for (dim, size) in port.dims.iter().flatten().zip(&tensor.dims) {
+            if !dim.symbol.is_empty() {
+                sizes.entry(dim.symbol.clone()).or_insert(*size as i64);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    for port in ports {
+        if let Some(tensor) = given.get(&port.name) {
+            all.push(tensor.clone());
+            continue;
+        }
+        let dtype = DType::from_onnx(port.dtype.onnx() as i32).unwrap_or(DType::F32);
+        let shape = port.dims.iter().flatten().map(|dim| {
+            let chosen = sizes.get(&dim.symbol).copied().filter(|_| dim.size < 0);
+            usize::try_from(chosen.unwrap_or(if dim.size >= 0 { dim.size } else { dim.min.max(1) })).unwrap_or(1)
+        });
+        all.push(seeded(&port.name, dtype, shape.collect(), seed));
+    }
+    Ok(all)
+}
+
+/// How far two tensors are apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// Largest |a − b|.
+    pub max_abs: f64,
+    /// Largest |a − b| over the reference's largest magnitude.
+    pub max_rel: f64,
+    /// Largest distance in units of the last place, for float and double.
+    pub max_ulp: u64,
+    /// 1 − cosine of the angle between both.
+    pub cosine_loss: f64,
+}
+
+/// Compares with a reference of equal type and dims; `None` where those differ. Equal NaNs and infinities are equal.
+pub fn difference(reference: &Tensor, found: &Tensor) -> Option<Difference> {
+    if (reference.dtype, &reference.dims) != (found.dtype, &found.dims) {
+        return None;
+    }
+    let mut d = Difference::default();
+    let (mut scale, mut dot, mut aa, mut bb) = (0f64, 0f64, 0f64, 0f64);
+    for i in 0..reference.len() {
+        let (x, y) = (reference.get(i), found.get(i));
+        let (a, b) = (x.as_f64(), y.as_f64());
+        if a.is_finite() {
+            scale = scale.max(a.abs());
+        }
+        if x == y || a.is_nan() && b.is_nan() || a == b {
+            dot += if a.is_finite() { a * b } else { 0.0 };
+            aa += if a.is_finite() { a * a } else { 0.0 };
+            bb += if b.is_finite() { b * b } else { 0.0 };
+            continue;
+        }
+        let gap = (a - b).abs();
+        d.max_abs = if gap.is_nan() { f64::INFINITY } else { d.max_abs.max(gap) };
+        dot += a * b;
+        aa += a * a;
+        bb += b * b;
+        d.max_ulp = d.max_ulp.max(ulps(x, y));
+    }
+    d.max_rel = if d.max_abs == 0.0 { 0.0 } else { d.max_abs / scale };
+    d.cosine_loss = if aa > 0.0 && bb > 0.0 { (1.0 - dot / (aa.sqrt() * bb.sqrt())).max(0.0) } else { 0.0 };
+    Some(d)
+}
+
+fn ulps(x: Scalar, y: Scalar) -> u64 {
+    // Integers in the order of the floats: negative ones count down from the sign bit.
+    let key = |s: Scalar, sign: u64| -> i128 {
+        let bits = s.bits();
+        if bits & sign != 0 { -i128::from(bits & !sign) } else { i128::from(bits) }
+    };
+    let sign = match x.dtype() {
+        DType::F32 => 1 << 31,
+        DType::F64 => 1 << 63,
+        DType::F16 | DType::BF16 => 1 << 15,
+        _ => return u64::try_from((x.as_integer() - y.as_integer()).abs()).unwrap_or(u64::MAX),
+    };
+    u64::try_from((key(x, sign) - key(y, sign)).abs()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_counts_ulps_and_scale() {
+        let a = Tensor::from_f32s(vec![2], &[1.0, 4.0]);
+        let b = Tensor::from_f32s(vec![2], &[1.0, f32::from_bits(4f32.to_bits() + 3)]);
+        let d = difference(&a, &b).expect("equal dims");
+        assert_eq!(d.max_ulp, 3);
+        assert!(d.max_rel > 0.0 && d.max_rel < 1e-6);
+        assert_eq!(difference(&a, &a), Some(Difference::default()));
+        assert_eq!(difference(&a, &Tensor::from_f32s(vec![1], &[1.0])), None);
+    }
+
+    #[test]
+    fn seeds_decide_the_numbers() {
+        let x = seeded("x", DType::F32, vec![4], 1);
+        assert_eq!(x, seeded("x", DType::F32, vec![4], 1));
+        assert_ne!(x, seeded("y", DType::F32, vec![4], 1));
+    }
+}
