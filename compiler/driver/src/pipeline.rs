@@ -9,7 +9,7 @@ use oaaxc_ir::program::Program;
 use oaaxc_ir::{Graph, lower};
 use oaaxc_passes::graph::{dead, fold};
 use oaaxc_passes::kernel::encode::{LevelSpec, Weights, encode};
-use oaaxc_passes::kernel::{fuse, intern, pack, resolve};
+use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve};
 use oaaxc_target_api::{CodeObject, EmitCx, Target};
 
 /// How to compile.
@@ -79,6 +79,7 @@ pub fn lower_for(graph: &Graph, target: &dyn Target, clock: &mut Clock) -> Resul
     clock.time("resolve", || resolve::resolve(&mut program));
     let mut fused = 0;
     if !device.strict {
+        clock.time("precompute", || precompute::precompute(&mut program));
         fused = clock.time("fuse", || fuse::fuse(&mut program));
         clock.time("pack", || pack::pack(&mut program, device.panel));
     }

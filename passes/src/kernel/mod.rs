@@ -5,5 +5,6 @@ pub mod fuse;
 pub mod inline;
 pub mod intern;
 pub mod pack;
+pub mod precompute;
 pub mod resolve;
 pub mod uses;
