@@ -157,10 +157,7 @@ pub fn unary(b: &mut Body, f: Function, x: &str, ty: &FloatType) -> String {
         | Function::Softplus => true,
     };
     if ty.bits == 32 && !native {
-        let wide = FloatType {
-            bits: 64,
-            width: ty.width,
-        };
+        let wide = FloatType { bits: 64, width: ty.width };
         let x = convert(b, "arith.extf", x, ty, &wide);
         let y = in_type(b, f, &x, wide, true);
         return convert(b, "arith.truncf", &y, &wide, ty);
@@ -194,9 +191,7 @@ fn in_type(b: &mut Body, f: Function, x: &str, ty: FloatType, short: bool) -> St
         Function::Log => logarithm::log(c, x),
         Function::Log2 => logarithm::log2(c, x),
         Function::Log1p => logarithm::log1p(c, x),
-        Function::Asinh | Function::Acosh | Function::Atanh => {
-            logarithm::inverse_hyperbolic(c, f, x)
-        }
+        Function::Asinh | Function::Acosh | Function::Atanh => logarithm::inverse_hyperbolic(c, f, x),
         Function::Sin | Function::Cos | Function::Tan => trigonometric::circular(c, f, x, short),
         Function::Asin | Function::Acos => trigonometric::arc(c, f, x, short),
         Function::Atan => trigonometric::atan(c, x, short),
@@ -211,15 +206,9 @@ fn in_type(b: &mut Body, f: Function, x: &str, ty: FloatType, short: bool) -> St
 /// C99's special cases: x⁰ = 1 and 1ʸ = 1 even for NaN, (±1)^±∞ = 1, negative x only to whole powers.
 pub fn power(b: &mut Body, x: &str, y: &str, ty: &FloatType) -> String {
     let single = ty.bits == 32;
-    let wide = FloatType {
-        bits: 64,
-        width: ty.width,
-    };
+    let wide = FloatType { bits: 64, width: ty.width };
     let (x, y) = match single {
-        true => (
-            convert(b, "arith.extf", x, ty, &wide),
-            convert(b, "arith.extf", y, ty, &wide),
-        ),
+        true => (convert(b, "arith.extf", x, ty, &wide), convert(b, "arith.extf", y, ty, &wide)),
         false => (x.to_string(), y.to_string()),
     };
     let c = &mut Cx::new(b, wide);
@@ -235,12 +224,6 @@ pub fn power(b: &mut Body, x: &str, y: &str, ty: &FloatType) -> String {
 fn convert(b: &mut Body, operation: &str, x: &str, from: &FloatType, to: &FloatType) -> String {
     let name = format!("%m{}", b.next);
     *b.next += 1;
-    writeln!(
-        b.out,
-        "    {name} = {operation} {x} : {} to {}",
-        from.text(),
-        to.text()
-    )
-    .expect("strings take text");
+    writeln!(b.out, "    {name} = {operation} {x} : {} to {}", from.text(), to.text()).expect("strings take text");
     name
 }

@@ -37,8 +37,8 @@ pub(crate) fn objects(level: &Level) -> Result<Objects, BackendError> {
     for source in SOURCES {
         let llvm = Llvm::new();
         let module = llvm.parse_ir(source)?;
-        // O1: no vectoriser, which would only bloat the byte loops.
-        llvm.optimise(&module, &machine, level, &[], "default<O1>")?;
+        // The text is in its final shape: nothing to unroll or vectorise.
+        llvm.optimise(&module, &machine, level, &[], "function(instcombine,simplifycfg)")?;
         objects.push(llvm.emit(&module, &machine, Output::Object)?);
     }
     let objects = Arc::new(objects);

@@ -21,12 +21,7 @@ pub(super) struct Cx<'a, 'b> {
 
 impl<'a, 'b> Cx<'a, 'b> {
     pub fn new(body: &'a mut Body<'b>, ty: FloatType) -> Cx<'a, 'b> {
-        Cx {
-            body,
-            ty,
-            names: Vec::new(),
-            constants: Vec::new(),
-        }
+        Cx { body, ty, names: Vec::new(), constants: Vec::new() }
     }
 
     /// Names a value that exists already.
@@ -49,11 +44,7 @@ impl<'a, 'b> Cx<'a, 'b> {
         *self.body.next += 1;
         let arguments: Vec<&str> = arguments.iter().map(|a| self.names[a.0].as_str()).collect();
         let arguments = arguments.join(", ");
-        writeln!(
-            self.body.out,
-            "    {name} = {operation} {arguments} : {types}"
-        )
-        .expect("strings take text");
+        writeln!(self.body.out, "    {name} = {operation} {arguments} : {types}").expect("strings take text");
         self.names.push(name);
         V(self.names.len() - 1)
     }
@@ -77,18 +68,10 @@ impl<'a, 'b> Cx<'a, 'b> {
         if let Some(&(.., v)) = self.constants.iter().find(|c| (c.0, c.1) == (bits, float)) {
             return v;
         }
-        let ty = if float {
-            self.ty.text()
-        } else {
-            self.ty.integer()
-        };
+        let ty = if float { self.ty.text() } else { self.ty.integer() };
         let digits = self.ty.bits as usize / 4;
         let value = format!("0x{bits:0digits$X}");
-        let value = if self.ty.width == 1 {
-            value
-        } else {
-            format!("dense<{value}>")
-        };
+        let value = if self.ty.width == 1 { value } else { format!("dense<{value}>") };
         let v = self.emit(&format!("arith.constant {value}"), &[], &ty);
         self.constants.push((bits, float, v));
         v
@@ -105,11 +88,7 @@ impl<'a, 'b> Cx<'a, 'b> {
 
     /// An integer constant of the element's width.
     pub fn i(&mut self, value: i64) -> V {
-        let bits = if self.single() {
-            value as u32 as u64
-        } else {
-            value as u64
-        };
+        let bits = if self.single() { value as u32 as u64 } else { value as u64 };
         self.constant(bits, false)
     }
 
@@ -186,9 +165,7 @@ impl<'a, 'b> Cx<'a, 'b> {
 
     /// A polynomial in x by Horner's rule, lowest power first.
     pub fn polynomial(&mut self, x: V, coefficients: &[f64]) -> V {
-        let (last, rest) = coefficients
-            .split_last()
-            .expect("a polynomial has a coefficient");
+        let (last, rest) = coefficients.split_last().expect("a polynomial has a coefficient");
         let mut sum = self.c(*last);
         for &coefficient in rest.iter().rev() {
             let coefficient = self.c(coefficient);

@@ -19,17 +19,9 @@ pub(super) struct Reduced {
 
 /// Rounds to an integer by adding 1.5·2ᵖ, whose low bits then hold it: the float and the integer.
 pub(super) fn nearest(c: &mut Cx, x: V) -> (V, V) {
-    let magic = if c.single() {
-        12582912.0
-    } else {
-        6755399441055744.0
-    };
+    let magic = if c.single() { 12582912.0 } else { 6755399441055744.0 };
     let t = c.plus(x, magic);
-    let magic_bits = if c.single() {
-        0x4b40_0000
-    } else {
-        0x4338_0000_0000_0000
-    };
+    let magic_bits = if c.single() { 0x4b40_0000 } else { 0x4338_0000_0000_0000 };
     let bits = c.bits(t);
     let bits = c.iplus(bits, -magic_bits);
     let minus = c.c(magic);
@@ -83,22 +75,14 @@ pub(super) fn scale_by(c: &mut Cx, x: V, n_bits: V) -> V {
 
 /// Exponents outside of which exp is 0 or infinity.
 fn clamped(c: &mut Cx, x: V) -> V {
-    let (low, high) = if c.single() {
-        (-105.0, 90.0)
-    } else {
-        (-747.0, 711.0)
-    };
+    let (low, high) = if c.single() { (-105.0, 90.0) } else { (-747.0, 711.0) };
     c.clamp(x, low, high)
 }
 
 fn finish(c: &mut Cx, reduced: Reduced, shift: i64) -> V {
     let p = c.add(reduced.r, reduced.tail);
     let p = c.plus(p, 1.0);
-    let n = if shift == 0 {
-        reduced.n_bits
-    } else {
-        c.iplus(reduced.n_bits, shift)
-    };
+    let n = if shift == 0 { reduced.n_bits } else { c.iplus(reduced.n_bits, shift) };
     scale_by(c, p, n)
 }
 
@@ -121,11 +105,7 @@ pub(super) fn exp_pair(c: &mut Cx, x: V, low: V) -> V {
 }
 
 pub(super) fn exp2(c: &mut Cx, x: V) -> V {
-    let (low, high) = if c.single() {
-        (-151.0, 129.0)
-    } else {
-        (-1077.0, 1025.0)
-    };
+    let (low, high) = if c.single() { (-151.0, 129.0) } else { (-1077.0, 1025.0) };
     let x = c.clamp(x, low, high);
     let (n, n_bits) = nearest(c, x);
     let r = c.sub(x, n);
@@ -136,15 +116,9 @@ pub(super) fn exp2(c: &mut Cx, x: V) -> V {
 
 /// 2ⁿ·(eʳ − 1) + (2ⁿ − 1), computed at half its size so that 2ⁿ stays finite.
 pub(super) fn expm1(c: &mut Cx, x: V) -> V {
-    let (low, high) = if c.single() {
-        (-18.0, 89.0)
-    } else {
-        (-40.0, 709.9)
-    };
+    let (low, high) = if c.single() { (-18.0, 89.0) } else { (-40.0, 709.9) };
     let limited = c.clamp(x, low, high);
-    let Reduced {
-        n_bits, r, tail, ..
-    } = reduce(c, limited, None);
+    let Reduced { n_bits, r, tail, .. } = reduce(c, limited, None);
     let n = c.iplus(n_bits, -1);
     let half_power = power_of_two(c, n);
     let q = c.add(r, tail);

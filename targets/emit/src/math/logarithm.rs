@@ -228,11 +228,7 @@ pub(super) fn pow(c: &mut Cx, x: V, y: V, exact_log: bool) -> V {
         true => c.two_product(y, high),
         false => (c.mul(y, high), low),
     };
-    let error = if exact_log {
-        c.fma(y, low, error)
-    } else {
-        error
-    };
+    let error = if exact_log { c.fma(y, low, error) } else { error };
     // Where the result is 0, infinite or NaN the error term is meaningless.
     let size = c.abs(p);
     let meaningful = c.test("olt", size, 800.0);

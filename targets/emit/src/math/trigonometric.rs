@@ -55,11 +55,7 @@ fn reduce_single(c: &mut Cx, x: V) -> Angle {
     let quarters = quarters.expect("there are pieces");
     let quarters = modulo_four(c, quarters);
     let r = c.scale(rest, std::f64::consts::TAU);
-    Angle {
-        quarters,
-        r,
-        low: None,
-    }
+    Angle { quarters, r, low: None }
 }
 
 fn modulo_four(c: &mut Cx, n: V) -> V {
@@ -87,11 +83,7 @@ fn reduce_double(c: &mut Cx, x: V) -> Angle {
     let low = c.fnma(n, p2, low);
     let (r, low) = c.two_sum(r, low);
     let quarters = modulo_four(c, n);
-    Angle {
-        quarters,
-        r,
-        low: Some(low),
-    }
+    Angle { quarters, r, low: Some(low) }
 }
 
 /// sin(r + low), cos(r + low) for |r| ≤ π/4.
@@ -130,11 +122,7 @@ fn kernels(c: &mut Cx, angle: &Angle, short: bool) -> (V, V) {
 
 /// sin, cos or tan of x; `short` says that x is a float and the result will be one.
 pub(super) fn circular(c: &mut Cx, f: Function, x: V, short: bool) -> V {
-    let angle = if short {
-        reduce_single(c, x)
-    } else {
-        reduce_double(c, x)
-    };
+    let angle = if short { reduce_single(c, x) } else { reduce_double(c, x) };
     let (sin, cos) = kernels(c, &angle, short);
     let n = angle.quarters;
     let n_size = c.abs(n);

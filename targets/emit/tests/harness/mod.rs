@@ -17,6 +17,9 @@ pub fn levels() -> Vec<(Level, bool)> {
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
         all.push((Level::x86_64_v3(), true));
     }
+    if std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512dq") {
+        all.push((Level::x86_64_v4(), true));
+    }
     all
 }
 
@@ -65,50 +68,17 @@ fn load(text: &str, level: &Level) -> Run {
 }
 
 pub fn compile_unary(f: Function, ty: FloatType, level: &Level, fma: bool) -> Run {
-    let text = module(ty, |out| {
-        unary(
-            &mut Body {
-                out,
-                next: &mut 0,
-                fma,
-            },
-            f,
-            "%x",
-            &ty,
-        )
-    });
+    let text = module(ty, |out| unary(&mut Body { out, next: &mut 0, fma }, f, "%x", &ty));
     load(&text, level)
 }
 
 pub fn compile_power(ty: FloatType, level: &Level, fma: bool) -> Run {
-    let text = module(ty, |out| {
-        power(
-            &mut Body {
-                out,
-                next: &mut 0,
-                fma,
-            },
-            "%x",
-            "%y",
-            &ty,
-        )
-    });
+    let text = module(ty, |out| power(&mut Body { out, next: &mut 0, fma }, "%x", "%y", &ty));
     load(&text, level)
 }
 
 pub fn text_of(f: Function, ty: FloatType) -> String {
-    module(ty, |out| {
-        unary(
-            &mut Body {
-                out,
-                next: &mut 0,
-                fma: true,
-            },
-            f,
-            "%x",
-            &ty,
-        )
-    })
+    module(ty, |out| unary(&mut Body { out, next: &mut 0, fma: true }, f, "%x", &ty))
 }
 
 /// Runs over any inputs: the tail is padded.
@@ -120,12 +90,7 @@ pub fn apply<T: Copy + Default>(run: Run, x: &[T], y: &[T]) -> Vec<T> {
         v
     };
     let (x, y, mut out) = (pad(x), pad(y), vec![T::default(); count]);
-    run(
-        x.as_ptr().cast(),
-        y.as_ptr().cast(),
-        out.as_mut_ptr().cast(),
-        count as i64,
-    );
+    run(x.as_ptr().cast(), y.as_ptr().cast(), out.as_mut_ptr().cast(), count as i64);
     out
 }
 
@@ -198,33 +163,17 @@ fn libm_atanh(x: f64) -> f64 {
 pub fn ulp_single(got: f32, right: f64) -> f64 {
     let nearest = right as f32;
     if nearest.is_nan() || got.is_nan() {
-        return if nearest.is_nan() && got.is_nan() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if nearest.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
     }
     if got.to_bits() == nearest.to_bits() {
-        return if nearest.is_finite() {
-            ulps(got as f64, right, nearest)
-        } else {
-            0.0
-        };
+        return if nearest.is_finite() { ulps(got as f64, right, nearest) } else { 0.0 };
     }
     if right == 0.0 {
         return f64::INFINITY; // the sign of zero, or not zero at all
     }
     // One beyond the largest float counts as the next float.
-    let got = if got.is_infinite() {
-        (f32::MAX as f64 * (1.0 + f32::EPSILON as f64)).copysign(got as f64)
-    } else {
-        got as f64
-    };
-    let finite = if nearest.is_infinite() {
-        f32::MAX.copysign(nearest)
-    } else {
-        nearest
-    };
+    let got = if got.is_infinite() { (f32::MAX as f64 * (1.0 + f32::EPSILON as f64)).copysign(got as f64) } else { got as f64 };
+    let finite = if nearest.is_infinite() { f32::MAX.copysign(nearest) } else { nearest };
     ulps(got, right, finite)
 }
 
@@ -238,11 +187,7 @@ fn ulps(got: f64, right: f64, nearest: f32) -> f64 {
 /// The same for doubles, against a double: whole units.
 pub fn ulp_double(got: f64, right: f64) -> f64 {
     if got.is_nan() || right.is_nan() {
-        return if got.is_nan() && right.is_nan() {
-            0.0
-        } else {
-            f64::INFINITY
-        };
+        return if got.is_nan() && right.is_nan() { 0.0 } else { f64::INFINITY };
     }
     if got.to_bits() == right.to_bits() {
         return 0.0;
@@ -260,21 +205,8 @@ pub fn ulp_double(got: f64, right: f64) -> f64 {
 /// Every `step`-th bit pattern of a float, and the neighbourhood of zero, one, and multiples of π/2.
 pub fn inputs_single(step: usize) -> Vec<f32> {
     let mut all: Vec<f32> = (0..=u32::MAX).step_by(step).map(f32::from_bits).collect();
-    let mut special = vec![
-        0.0,
-        f32::INFINITY,
-        f32::NAN,
-        f32::MIN_POSITIVE,
-        f32::MAX,
-        1e-45,
-        88.72284,
-        88.7229,
-        103.97,
-        104.1,
-        0.5,
-        1.0,
-        2.0,
-    ];
+    let mut special =
+        vec![0.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE, f32::MAX, 1e-45, 88.72284, 88.7229, 103.97, 104.1, 0.5, 1.0, 2.0];
     special.extend((1..300).map(|k| (k as f64 * std::f64::consts::FRAC_PI_2) as f32));
     special.extend((-149..128).map(|e| 2f64.powi(e) as f32));
     for s in special {
@@ -288,30 +220,13 @@ pub fn inputs_single(step: usize) -> Vec<f32> {
 /// Doubles of every exponent below `limit` and dense small ranges.
 pub fn inputs_double(count: u64) -> Vec<f64> {
     let mut all: Vec<f64> = (0..count)
-        .map(|i| {
-            f64::from_bits(
-                (i << 44 | i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20)
-                    .wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            )
-        })
+        .map(|i| f64::from_bits((i << 44 | i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
         .collect();
-    let spread =
-        |range: f64| (0..count).map(move |i| (i as f64 / count as f64 - 0.5) * 2.0 * range + 1e-7);
+    let spread = |range: f64| (0..count).map(move |i| (i as f64 / count as f64 - 0.5) * 2.0 * range + 1e-7);
     for range in [1.0, 3.0, 30.0, 750.0, 1e5] {
         all.extend(spread(range));
     }
-    for s in [
-        0.0,
-        f64::INFINITY,
-        f64::NAN,
-        f64::MIN_POSITIVE,
-        f64::MAX,
-        5e-324,
-        1.0,
-        0.5,
-        709.782712893384,
-        745.1332191019411,
-    ] {
+    for s in [0.0, f64::INFINITY, f64::NAN, f64::MIN_POSITIVE, f64::MAX, 5e-324, 1.0, 0.5, 709.782712893384, 745.1332191019411] {
         for x in [s, s.next_up(), s.next_down()] {
             all.extend([x, -x]);
         }
