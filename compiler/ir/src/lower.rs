@@ -214,6 +214,12 @@ impl LowerCx<'_> {
     pub fn view(&mut self, dtype: DType, dims: Vec<Expr>) -> Arg {
         self.new_slot("view", dtype, dims, SlotKind::View)
     }
+    /// The same memory as `from` under other dims of equal product.
+    pub fn reshaped(&mut self, from: &Arg, dims: Vec<Expr>) -> Arg {
+        let to = self.view(from.dtype, dims);
+        self.emit(Instr::Alias { to: to.slot, from: from.slot });
+        to
+    }
     /// A constant.
     pub fn constant_arg(&mut self, tensor: Tensor) -> Arg {
         let dims = tensor.dims.iter().map(|&d| d.into()).collect();

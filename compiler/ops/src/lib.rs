@@ -4,6 +4,8 @@
 //! matches on an operator's name. `schema` and `functions` are generated from the ONNX package by
 //! `scripts/make-schema`.
 
+mod broadcast;
+mod formula;
 #[rustfmt::skip]
 pub mod functions;
 pub mod math;
@@ -11,12 +13,13 @@ pub mod nn;
 #[rustfmt::skip]
 pub mod schema;
 pub mod schema_types;
+mod sizes;
 pub mod tensor;
 
 use oaaxc_ir::op::OpDef;
 
 /// Every group, each a list of operators.
-static GROUPS: &[&[&OpDef]] = &[math::OPS, nn::OPS, tensor::OPS];
+static GROUPS: &[&[&OpDef]] = &[math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, tensor::OPS];
 
 /// Every operator, in the order of the groups.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

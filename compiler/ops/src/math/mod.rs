@@ -1,8 +1,36 @@
 //! Mathematical operators: elementwise, comparisons, logic, products, reductions.
 
+mod arg_extreme;
 mod binary;
+mod clip;
+mod cumulative;
+mod is_inf;
+mod power;
+mod prelu;
+pub mod reduce;
+mod unary;
+mod variadic;
 
 use oaaxc_ir::op::OpDef;
 
-/// The operators of this group.
-pub static OPS: &[&OpDef] = &[&binary::ADD, &binary::SUB, &binary::MUL];
+/// The operators of this group that stand alone.
+pub static OPS: &[&OpDef] = &[
+    &arg_extreme::ARG_MAX,
+    &arg_extreme::ARG_MIN,
+    &clip::CLIP,
+    &clip::RELU,
+    &cumulative::CUM_PROD,
+    &cumulative::CUM_SUM,
+    &is_inf::IS_INF,
+    &power::POW,
+    &prelu::PRELU,
+    &variadic::MAX,
+    &variadic::MEAN,
+    &variadic::MIN,
+    &variadic::SUM,
+];
+
+/// The families of this group, each a table in one file.
+pub use binary::OPS as BINARY;
+pub use reduce::OPS as REDUCE;
+pub use unary::OPS as UNARY;
