@@ -5,6 +5,7 @@
 //! `scripts/make-schema`.
 
 mod broadcast;
+pub mod control;
 mod formula;
 #[rustfmt::skip]
 pub mod functions;
@@ -19,7 +20,7 @@ pub mod tensor;
 use oaaxc_ir::op::OpDef;
 
 /// Every group, each a list of operators.
-static GROUPS: &[&[&OpDef]] = &[math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, tensor::OPS];
+static GROUPS: &[&[&OpDef]] = &[control::OPS, math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, tensor::OPS];
 
 /// Every operator, in the order of the groups.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

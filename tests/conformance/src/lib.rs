@@ -1,1 +1,169 @@
-//! oaaxc-conformance: not yet written.
+//! Runs folders in ONNX's backend-test form: `model.onnx` and `test_data_set_*/{input,output}_N.pb`.
+//!
+//! A case is imported, run by `eval` and by the interpreter on its kernels, and compared with the
+//! outputs that the folder holds. Nothing a case does stops the run of the others.
+
+pub mod compare;
+pub mod runner;
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use oaaxc_base::{Code, Diagnostic, Diagnostics};
+use oaaxc_ir::{Datum, Graph, eval, interpret, lower};
+use oaaxc_onnx::{ImportOptions, data, import};
+
+/// How a case ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Status {
+    /// Every output is right.
+    Pass,
+    /// An output differs.
+    Wrong,
+    /// Something is not supported, and says so.
+    Refused,
+    /// Any other error.
+    Error,
+    /// A panic, or no end within the time limit.
+    Crash,
+}
+
+impl Status {
+    /// The word in lists and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Pass => "pass",
+            Status::Wrong => "wrong",
+            Status::Refused => "refused",
+            Status::Error => "error",
+            Status::Crash => "crash",
+        }
+    }
+}
+
+/// How a case ended, and why.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The category.
+    pub status: Status,
+    /// One or more lines; empty for a pass.
+    pub cause: String,
+    /// Largest absolute difference of floats, where outputs were compared.
+    pub max_error: f64,
+}
+
+impl Outcome {
+    /// A case that did not pass.
+    pub fn failed(status: Status, cause: impl Into<String>) -> Outcome {
+        Outcome { status, cause: cause.into(), max_error: 0.0 }
+    }
+}
+
+/// One way to run a graph.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Way {
+    /// The operators' own evaluation.
+    Eval,
+    /// The interpreter on the kernels.
+    Kernels,
+}
+
+impl Way {
+    /// Both.
+    pub const ALL: [Way; 2] = [Way::Eval, Way::Kernels];
+    /// The word in lists and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Way::Eval => "eval",
+            Way::Kernels => "kernels",
+        }
+    }
+}
+
+/// Runs one folder one way.
+pub fn run_case(folder: &Path, way: Way) -> Outcome {
+    match try_case(folder, way) {
+        Ok(max_error) => Outcome { status: Status::Pass, cause: String::new(), max_error },
+        Err(outcome) => outcome,
+    }
+}
+
+fn try_case(folder: &Path, way: Way) -> Result<f64, Outcome> {
+    let imported = import(&folder.join("model.onnx"), &ImportOptions::default()).map_err(|d| from_diagnostics(&d))?;
+    let graph = imported.graph;
+    let mut run: Box<dyn Fn(Vec<Datum>) -> Result<Vec<Datum>, Outcome>> = match way {
+        Way::Eval => Box::new(|inputs| eval::evaluate(&graph, inputs).map_err(|d| from_diagnostic(&d))),
+        Way::Kernels => {
+            let program = lower::lower(&graph).map_err(|d| from_diagnostics(&d))?;
+            Box::new(move |inputs| {
+                let tensors = inputs.into_iter().map(|d| match d {
+                    Datum::Tensor(t) => Ok(t),
+                    _ => Err(Outcome::failed(Status::Refused, "an input is no tensor")),
+                });
+                let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+                let results = interpret::run(&program, &tensors);
+                let results = results.map_err(|fault| Outcome::failed(Status::Error, fault.message))?;
+                Ok(results.into_iter().map(Datum::from).collect())
+            })
+        }
+    };
+    let mut worst = 0.0f64;
+    for set in data_sets(folder)? {
+        worst = worst.max(run_set(&graph, &set, &mut run)?);
+    }
+    Ok(worst)
+}
+
+fn run_set(graph: &Graph, set: &Path, run: &mut dyn Fn(Vec<Datum>) -> Result<Vec<Datum>, Outcome>) -> Result<f64, Outcome> {
+    let load = |word: &str, values: &[oaaxc_ir::ValueId]| -> Result<Vec<Datum>, Outcome> {
+        let all = values.iter().enumerate().map(|(i, v)| {
+            let path = set.join(format!("{word}_{i}.pb"));
+            let bytes = std::fs::read(&path).map_err(|e| Outcome::failed(Status::Error, format!("{}: {e}", path.display())))?;
+            data::read(Bytes::from(bytes), &graph.values[*v].fact.ty).map_err(|d| from_diagnostic(&d))
+        });
+        all.collect()
+    };
+    let inputs = load("input", &graph.root().inputs)?;
+    let expected = load("output", &graph.root().outputs)?;
+    let found = run(inputs)?;
+    if found.len() != expected.len() {
+        let cause = format!("{} outputs came back, {} are expected", found.len(), expected.len());
+        return Err(Outcome::failed(Status::Wrong, cause));
+    }
+    let mut worst = 0.0f64;
+    for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let error = compare::compare(found, expected, &compare::ONNX_TOLERANCE);
+        worst = worst.max(error.map_err(|why| Outcome::failed(Status::Wrong, format!("output {i}: {why}")))?);
+    }
+    Ok(worst)
+}
+
+fn data_sets(folder: &Path) -> Result<Vec<PathBuf>, Outcome> {
+    let io = |e: std::io::Error| Outcome::failed(Status::Error, format!("{}: {e}", folder.display()));
+    let mut sets = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("test_data_set_")) {
+            sets.push(path);
+        }
+    }
+    sets.sort();
+    if sets.is_empty() {
+        return Err(Outcome::failed(Status::Error, format!("{} holds no test_data_set_*", folder.display())));
+    }
+    Ok(sets)
+}
+
+fn from_diagnostic(diagnostic: &Diagnostic) -> Outcome {
+    from_diagnostics(&Diagnostics { items: vec![diagnostic.clone()] })
+}
+
+/// Refused where every error says that something is not supported.
+fn from_diagnostics(diagnostics: &Diagnostics) -> Outcome {
+    let errors: Vec<&Diagnostic> = diagnostics.items.iter().filter(|d| d.severity == oaaxc_base::Severity::Error).collect();
+    let is_refusal =
+        |d: &&Diagnostic| matches!(d.code, Code::UNSUPPORTED | Code::UNKNOWN_OPERATOR | Code::RANK | Code::OPSET | Code::CODEGEN);
+    let refused = !errors.is_empty() && errors.iter().all(is_refusal);
+    let cause: Vec<String> = errors.iter().map(|d| format!("{}: {}", d.code, d.message)).collect();
+    Outcome::failed(if refused { Status::Refused } else { Status::Error }, cause.join("\n"))
+}
