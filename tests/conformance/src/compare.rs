@@ -61,8 +61,8 @@ fn tensors(found: &Tensor, expected: &Tensor, tolerance: &Tolerance) -> Result<f
             }
         } else if expected.dtype.is_float() {
             let (a, b) = (found.f64_at(i), expected.f64_at(i));
-            let near = a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance.absolute + tolerance.relative * b.abs();
-            if !near || (a.is_infinite() && a != b) {
+            let within = (a - b).abs() <= tolerance.absolute + tolerance.relative * b.abs();
+            if !(a == b || a.is_nan() && b.is_nan() || a.is_finite() && b.is_finite() && within) {
                 return Err(format!("element {i} is {a:?}, expected {b:?}"));
             }
             if a != b && a.is_finite() {
