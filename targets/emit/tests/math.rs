@@ -10,7 +10,6 @@ fn bound_single(f: Function) -> f64 {
     match f {
         Function::Abs | Function::Floor | Function::Ceil | Function::Trunc | Function::RoundEven => 0.0,
         Function::Sqrt => 0.501,
-        Function::Sigmoid => 2.25,
         _ => 2.0,
     }
 }

@@ -131,16 +131,27 @@ pub(super) fn expm1(c: &mut Cx, x: V) -> V {
     c.select(tiny, x, y)
 }
 
-/// 1/(1 + e^−x), by e^−|x| so that nothing overflows and small values keep their digits.
+/// eˣ where it is a normal number: 2ⁿ in one factor, no limits.
+fn exp_normal(c: &mut Cx, x: V) -> V {
+    let Reduced { n_bits, r, tail } = reduce(c, x, None);
+    let p = c.add(r, tail);
+    let p = c.plus(p, 1.0);
+    let power = power_of_two(c, n_bits);
+    c.mul(p, power)
+}
+
+/// 1/(1 + e^−x) from e = e^−|x| and q = e/(1 + e): 1 − q above zero, e − e·q below, so that nothing
+/// overflows, small values keep their digits, and the error of the sum hardly counts where e is small.
 pub(super) fn sigmoid(c: &mut Cx, x: V) -> V {
     let a = c.abs(x);
     let a = c.neg(a);
     let e = exp(c, a);
-    let negative = c.test("olt", x, 0.0);
     let one = c.c(1.0);
-    let numerator = c.select(negative, e, one);
-    let denominator = c.add(e, one);
-    c.div(numerator, denominator)
+    let sum = c.add(e, one);
+    let q = c.div(e, sum);
+    let negative = c.test("olt", x, 0.0);
+    let whole = c.select(negative, e, one);
+    c.fnma(whole, q, whole)
 }
 
 /// max(x, 0) + log(1 + e^−|x|).
@@ -162,7 +173,7 @@ pub(super) fn tanh(c: &mut Cx, x: V) -> V {
     let limit = if c.single() { 10.0 } else { 20.0 };
     let limited = c.clamp(a, 0.0, limit);
     let twice = c.scale(limited, 2.0);
-    let e = exp(c, twice);
+    let e = exp_normal(c, twice);
     let d = c.plus(e, 1.0);
     let two = c.c(2.0);
     let q = c.div(two, d);

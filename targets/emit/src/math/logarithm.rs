@@ -18,15 +18,22 @@ struct Split {
 }
 
 fn split(c: &mut Cx, x: V) -> Split {
-    let single = c.single();
-    let (smallest, lift, lift_exponent) = match single {
-        true => (f32::MIN_POSITIVE as f64, 33554432.0, 25),
-        false => (f64::MIN_POSITIVE, 18014398509481984.0, 54),
+    let (smallest, lift, lift_exponent) = match c.single() {
+        true => (f32::MIN_POSITIVE as f64, 33554432.0, 25.0),
+        false => (f64::MIN_POSITIVE, 18014398509481984.0, 54.0),
     };
     let subnormal = c.test("olt", x, smallest);
     let lifted = c.scale(x, lift);
     let x = c.select(subnormal, lifted, x);
-    let (place, bias, root) = match single {
+    let Split { e, e_bits, f } = split_normal(c, x);
+    let corrected = c.plus(e, -lift_exponent);
+    let e = c.select(subnormal, corrected, e);
+    Split { e, e_bits, f }
+}
+
+/// The same for an x that is not subnormal.
+fn split_normal(c: &mut Cx, x: V) -> Split {
+    let (place, bias, root) = match c.single() {
         true => (23, 128_i64, 0x3f35_04f3_i64),
         false => (52, 1024, 0x3fe6_a09e_667f_3bcd),
     };
@@ -40,8 +47,6 @@ fn split(c: &mut Cx, x: V) -> Split {
     let m = c.float_of_bits(m_bits);
     let f = c.plus(m, -1.0);
     let e = integer_to_float(c, e_bits);
-    let corrected = c.plus(e, -(lift_exponent as f64));
-    let e = c.select(subnormal, corrected, e);
     Split { e, e_bits, f }
 }
 
@@ -116,7 +121,7 @@ pub(super) fn log1p(c: &mut Cx, x: V) -> V {
     let one = c.c(1.0);
     let u = c.add(x, one);
     let (_, error) = c.two_sum(one, x);
-    let Split { e, e_bits, f } = split(c, u);
+    let Split { e, e_bits, f } = split_normal(c, u);
     let (bias, place) = if c.single() { (127, 23) } else { (1023, 52) };
     let bias = c.i(bias);
     let inverse = c.isub(bias, e_bits);
