@@ -92,10 +92,7 @@ pub struct Attribute {
 
 /// The kinds of `AttributeProto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(
-    missing_docs,
-    reason = "each is ONNX's kind of the same name; Text is STRING"
-)]
+#[allow(missing_docs, reason = "each is ONNX's kind of the same name; Text is STRING")]
 pub enum AttributeKind {
     Int,
     Float,
@@ -115,10 +112,7 @@ pub enum AttributeKind {
 
 /// The value that an absent attribute has.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(
-    missing_docs,
-    reason = "each holds the value of the kind that names it"
-)]
+#[allow(missing_docs, reason = "each holds the value of the kind that names it")]
 pub enum DefaultValue {
     Int(i64),
     Float(f32),
@@ -158,9 +152,7 @@ pub struct FunctionBody {
 impl OperatorSchema {
     /// The version in force under `opset`: the newest one not newer than it.
     pub fn version_at(&self, opset: i64) -> Option<&'static SchemaVersion> {
-        let n = self
-            .versions
-            .partition_point(|version| version.since_version <= opset);
+        let n = self.versions.partition_point(|version| version.since_version <= opset);
         self.versions[..n].last()
     }
 }
@@ -168,10 +160,7 @@ impl OperatorSchema {
 impl SchemaVersion {
     /// The attribute called `name`.
     pub fn attribute(&self, name: &str) -> Option<&'static Attribute> {
-        let found = self
-            .attributes
-            .binary_search_by(|attribute| attribute.name.cmp(name))
-            .ok()?;
+        let found = self.attributes.binary_search_by(|attribute| attribute.name.cmp(name)).ok()?;
         Some(&self.attributes[found])
     }
 
@@ -187,11 +176,7 @@ impl SchemaVersion {
 }
 
 fn formal(parameters: &'static [Parameter], index: usize) -> Option<&'static Parameter> {
-    parameters.get(index).or_else(|| {
-        parameters
-            .last()
-            .filter(|last| last.option == ParameterOption::Variadic)
-    })
+    parameters.get(index).or_else(|| parameters.last().filter(|last| last.option == ParameterOption::Variadic))
 }
 
 fn internal_domain(domain: &str) -> &str {
@@ -201,9 +186,7 @@ fn internal_domain(domain: &str) -> &str {
 /// The operator called `name`, in any version; `""` and `"ai.onnx"` are one domain.
 pub fn operator(domain: &str, name: &str) -> Option<&'static OperatorSchema> {
     let wanted = (internal_domain(domain), name);
-    let found = SCHEMAS
-        .binary_search_by(|schema| (schema.domain, schema.name).cmp(&wanted))
-        .ok()?;
+    let found = SCHEMAS.binary_search_by(|schema| (schema.domain, schema.name).cmp(&wanted)).ok()?;
     Some(&SCHEMAS[found])
 }
 
@@ -218,9 +201,7 @@ pub fn function_body(domain: &str, name: &str, opset: i64) -> Option<&'static Fu
     let version = lookup(domain, name, opset)?;
     let wanted = (internal_domain(domain), name, version.since_version);
     let first = FUNCTIONS.partition_point(|f| (f.domain, f.name, f.since_version) < wanted);
-    let bodies = FUNCTIONS[first..]
-        .iter()
-        .take_while(|f| (f.domain, f.name, f.since_version) == wanted);
+    let bodies = FUNCTIONS[first..].iter().take_while(|f| (f.domain, f.name, f.since_version) == wanted);
     let mut best = None;
     for body in bodies {
         if best.is_none() || body.body_opset <= opset {
@@ -247,15 +228,7 @@ mod tests {
         let at = |opset| lookup("", "Softmax", opset).map(|version| version.since_version);
         assert_eq!(
             [at(0), at(1), at(10), at(11), at(12), at(13), at(28)],
-            [
-                None,
-                Some(1),
-                Some(1),
-                Some(11),
-                Some(11),
-                Some(13),
-                Some(13)
-            ]
+            [None, Some(1), Some(1), Some(11), Some(11), Some(13), Some(13)]
         );
         assert!(lookup("ai.onnx", "Softmax", 13).is_some());
         assert!(lookup("", "Softmacks", 13).is_none());
@@ -264,15 +237,8 @@ mod tests {
     #[test]
     fn tables_are_sorted_so_that_binary_search_finds_each_row() {
         for schema in SCHEMAS {
-            assert!(std::ptr::eq(
-                operator(schema.domain, schema.name).expect("own row"),
-                schema
-            ));
-            assert!(
-                schema
-                    .versions
-                    .is_sorted_by(|a, b| a.since_version < b.since_version)
-            );
+            assert!(std::ptr::eq(operator(schema.domain, schema.name).expect("own row"), schema));
+            assert!(schema.versions.is_sorted_by(|a, b| a.since_version < b.since_version));
             for version in schema.versions {
                 for attribute in version.attributes {
                     assert!(version.attribute(attribute.name).is_some());
@@ -286,12 +252,7 @@ mod tests {
         for schema in SCHEMAS {
             for version in schema.versions {
                 let body = function_body(schema.domain, schema.name, version.since_version);
-                assert_eq!(
-                    body.is_some(),
-                    version.function == FunctionKind::Fixed,
-                    "{}",
-                    schema.name
-                );
+                assert_eq!(body.is_some(), version.function == FunctionKind::Fixed, "{}", schema.name);
                 assert_eq!(
                     is_built_by_context(schema.domain, schema.name, version.since_version),
                     version.function == FunctionKind::ByContext
@@ -303,16 +264,10 @@ mod tests {
     #[test]
     fn defaults_and_variadic_inputs_come_through() {
         let conv = lookup("", "Conv", 22).expect("Conv-22");
-        assert_eq!(
-            conv.attribute("group").expect("group").default,
-            Some(DefaultValue::Int(1))
-        );
+        assert_eq!(conv.attribute("group").expect("group").default, Some(DefaultValue::Int(1)));
         assert_eq!(conv.attribute("pads").expect("pads").default, None);
         let selu = lookup("", "Selu", 6).expect("Selu-6");
-        assert_eq!(
-            selu.attribute("alpha").expect("alpha").default,
-            Some(DefaultValue::Float(1.673_263_2))
-        );
+        assert_eq!(selu.attribute("alpha").expect("alpha").default, Some(DefaultValue::Float(1.673_263_2)));
         let concat = lookup("", "Concat", 13).expect("Concat-13");
         assert_eq!(concat.max_inputs, UNBOUNDED);
         assert_eq!(concat.input(7).expect("variadic").name, "inputs");

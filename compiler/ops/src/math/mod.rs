@@ -4,7 +4,9 @@ mod arg_extreme;
 mod binary;
 mod clip;
 mod cumulative;
+pub mod gemm;
 mod is_inf;
+pub mod matmul;
 mod power;
 mod prelu;
 pub mod reduce;
@@ -21,7 +23,9 @@ pub static OPS: &[&OpDef] = &[
     &clip::RELU,
     &cumulative::CUM_PROD,
     &cumulative::CUM_SUM,
+    &gemm::GEMM,
     &is_inf::IS_INF,
+    &matmul::MATMUL,
     &power::POW,
     &prelu::PRELU,
     &variadic::MAX,
