@@ -6,11 +6,9 @@ mod harness;
 
 use std::time::Instant;
 
-use harness::{
-    Run, apply, compile_power, compile_unary, inputs_double, inputs_single, levels, reference, ulp_double, ulp_single,
-};
+use harness::{apply, compile_power, compile_unary, inputs_double, inputs_single, levels, reference, ulp_double, ulp_single};
 use oaaxc_emit::math::{FloatType, Function};
-use oaaxc_llvm::Level;
+use oaaxc_llvm::{Level, testing::Elementwise};
 
 fn main() {
     println!("# Vector mathematics: measured errors\n");
@@ -30,12 +28,12 @@ fn main() {
     let [(v2, _), (v3, _), ..] = machines.as_slice() else { panic!("needs a machine with AVX2 and FMA") };
     for f in Function::ALL {
         let single = |level: &Level, fma: bool| {
-            let got = apply(compile_unary(f, FloatType::f32(8), level, fma), &x, &x);
+            let got = apply(&compile_unary(f, FloatType::f32(8), level, fma), &x, &x);
             let pairs = x.iter().zip(&got);
             pairs.map(|(&x, &y)| ulp_single(y, reference(f, x as f64))).fold(0.0, f64::max)
         };
         let double = |level: &Level, fma: bool| {
-            let got = apply(compile_unary(f, FloatType::f64(4), level, fma), &wide, &wide);
+            let got = apply(&compile_unary(f, FloatType::f64(4), level, fma), &wide, &wide);
             let pairs = wide.iter().zip(&got).filter(|(x, _)| reduced(f, **x));
             pairs.map(|(&x, &y)| ulp_double(y, reference(f, x))).fold(0.0, f64::max)
         };
@@ -49,12 +47,12 @@ fn main() {
     let narrow = |v: &[f64]| v.iter().map(|&x| x as f32).collect::<Vec<f32>>();
     let (b, e) = (narrow(&bases), narrow(&exponents));
     let single = |level: &Level, fma: bool| {
-        let got = apply(compile_power(FloatType::f32(8), level, fma), &b, &e);
+        let got = apply(&compile_power(FloatType::f32(8), level, fma), &b, &e);
         let all = got.iter().take(b.len()).enumerate();
         all.map(|(i, &y)| ulp_single(y, (b[i] as f64).powf(e[i] as f64))).fold(0.0, f64::max)
     };
     let double = |level: &Level, fma: bool| {
-        let got = apply(compile_power(FloatType::f64(4), level, fma), &bases, &exponents);
+        let got = apply(&compile_power(FloatType::f64(4), level, fma), &bases, &exponents);
         let all = got.iter().take(bases.len()).enumerate();
         all.map(|(i, &y)| ulp_double(y, bases[i].powf(exponents[i]))).fold(0.0, f64::max)
     };
@@ -80,13 +78,13 @@ fn pair(i: f64) -> (f64, f64) {
     (x, v * 290.0 / x.log2().abs().max(1e-3))
 }
 
-fn nanoseconds(run: Run) -> f64 {
+fn nanoseconds(run: Elementwise) -> f64 {
     let x: Vec<f32> = (0..4096).map(|i| i as f32 / 1024.0 - 2.0).collect();
     let mut out = x.clone();
     let mut once = || {
         let start = Instant::now();
         for _ in 0..50 {
-            run(x.as_ptr().cast(), x.as_ptr().cast(), out.as_mut_ptr().cast(), 4096);
+            run.run(&x, &x, &mut out);
         }
         start.elapsed().as_secs_f64()
     };

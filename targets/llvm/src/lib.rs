@@ -46,6 +46,7 @@ mod lower;
 mod pool;
 mod process;
 mod support;
+pub mod testing;
 mod wire;
 mod worker;
 

@@ -1,15 +1,8 @@
 //! Compiles one function of the mathematics, runs it on many inputs and measures its error.
 #![allow(dead_code)] // The test and the example each use their part.
 
-use std::ffi::{CString, c_void};
-
 use oaaxc_emit::math::{Body, FloatType, Function, power, unary};
-use oaaxc_llvm::{Level, compile_module, link};
-
-unsafe extern "C" {
-    fn erf(x: f64) -> f64;
-    fn erfc(x: f64) -> f64;
-}
+use oaaxc_llvm::{Level, compile_module, link, testing::Elementwise};
 
 /// A machine: its level, whether it has a fused multiply-add.
 pub fn levels() -> Vec<(Level, bool)> {
@@ -22,9 +15,6 @@ pub fn levels() -> Vec<(Level, bool)> {
     }
     all
 }
-
-/// `fn(inputs, second inputs, outputs, count)`, the count a multiple of the width.
-pub type Run = extern "C" fn(*const c_void, *const c_void, *mut c_void, i64);
 
 /// MLIR of a loop that applies a body to vectors of two inputs.
 fn module(ty: FloatType, body: impl Fn(&mut String) -> String) -> String {
@@ -50,29 +40,18 @@ fn module(ty: FloatType, body: impl Fn(&mut String) -> String) -> String {
     )
 }
 
-fn load(text: &str, level: &Level) -> Run {
+fn load(text: &str, level: &Level) -> Elementwise {
     let object = compile_module(text, level).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let linked = link(&[object], level).unwrap_or_else(|e| panic!("{e}"));
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("code.so");
-    std::fs::write(&path, linked).unwrap();
-    let path = CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the object has no initialisers and stays loaded; `run` has the type of `Run`.
-    unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-        assert!(!handle.is_null());
-        let address = libc::dlsym(handle, c"run".as_ptr());
-        assert!(!address.is_null());
-        std::mem::transmute::<*mut c_void, Run>(address)
-    }
+    Elementwise::load(&linked, "run").unwrap()
 }
 
-pub fn compile_unary(f: Function, ty: FloatType, level: &Level, fma: bool) -> Run {
+pub fn compile_unary(f: Function, ty: FloatType, level: &Level, fma: bool) -> Elementwise {
     let text = module(ty, |out| unary(&mut Body { out, next: &mut 0, fma }, f, "%x", &ty));
     load(&text, level)
 }
 
-pub fn compile_power(ty: FloatType, level: &Level, fma: bool) -> Run {
+pub fn compile_power(ty: FloatType, level: &Level, fma: bool) -> Elementwise {
     let text = module(ty, |out| power(&mut Body { out, next: &mut 0, fma }, "%x", "%y", &ty));
     load(&text, level)
 }
@@ -82,7 +61,7 @@ pub fn text_of(f: Function, ty: FloatType) -> String {
 }
 
 /// Runs over any inputs: the tail is padded.
-pub fn apply<T: Copy + Default>(run: Run, x: &[T], y: &[T]) -> Vec<T> {
+pub fn apply<T: Copy + Default>(run: &Elementwise, x: &[T], y: &[T]) -> Vec<T> {
     let count = x.len().next_multiple_of(16);
     let pad = |v: &[T]| {
         let mut v = v.to_vec();
@@ -90,7 +69,7 @@ pub fn apply<T: Copy + Default>(run: Run, x: &[T], y: &[T]) -> Vec<T> {
         v
     };
     let (x, y, mut out) = (pad(x), pad(y), vec![T::default(); count]);
-    run(x.as_ptr().cast(), y.as_ptr().cast(), out.as_mut_ptr().cast(), count as i64);
+    run.run(&x, &y, &mut out);
     out
 }
 
@@ -120,43 +99,19 @@ pub fn reference(f: Function, x: f64) -> f64 {
         Function::Sinh => x.sinh(),
         Function::Cosh => x.cosh(),
         Function::Tanh => x.tanh(),
-        Function::Asinh => libm_asinh(x),
-        Function::Acosh => libm_acosh(x),
-        Function::Atanh => libm_atanh(x),
-        // SAFETY: pure functions of libm.
-        Function::Erf => unsafe { erf(x) },
-        // SAFETY: as above.
-        Function::Erfc => unsafe { erfc(x) },
+        // Rust's own inverse hyperbolic functions lose digits.
+        Function::Asinh => libm::asinh(x),
+        // libm 0.2.16 answers a number far below zero.
+        Function::Acosh if x < 1.0 => f64::NAN,
+        Function::Acosh => libm::acosh(x),
+        Function::Atanh => libm::atanh(x),
+        Function::Erf => libm::erf(x),
+        Function::Erfc => libm::erfc(x),
         Function::Sigmoid if x < 0.0 => x.exp() / (1.0 + x.exp()),
         Function::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Function::Softplus if x < 0.0 => x.exp().ln_1p(),
         Function::Softplus => x + (-x).exp().ln_1p(),
     }
-}
-
-// Rust's own inverse hyperbolic functions are not libm's.
-fn libm_asinh(x: f64) -> f64 {
-    unsafe extern "C" {
-        fn asinh(x: f64) -> f64;
-    }
-    // SAFETY: a pure function of libm.
-    unsafe { asinh(x) }
-}
-
-fn libm_acosh(x: f64) -> f64 {
-    unsafe extern "C" {
-        fn acosh(x: f64) -> f64;
-    }
-    // SAFETY: a pure function of libm.
-    unsafe { acosh(x) }
-}
-
-fn libm_atanh(x: f64) -> f64 {
-    unsafe extern "C" {
-        fn atanh(x: f64) -> f64;
-    }
-    // SAFETY: a pure function of libm.
-    unsafe { atanh(x) }
 }
 
 /// Distance of a float from a double in units of the last place of the float nearest to it.
