@@ -10,48 +10,58 @@ use crate::{
 use oaax_abi::{DType, DimBind, DimRule, Input, InputShape, MAX_RANK, Program, SlotId, SlotKind, UNRANKED_DIMS};
 use std::sync::Arc;
 
-/// Checks all inputs against the program and binds them.
-pub fn bind_inputs(ready: &Ready, context: &mut Context, values: &[Value<'_>]) -> Result<()> {
-    let program = &ready.program;
+/// Checks all inputs against the program and sets the registers that their dims bind.
+pub fn check_inputs(program: &Program, registers: &mut [i64], values: &[Value<'_>]) -> Result<()> {
     if values.len() != program.inputs.len() {
         fail!(InvalidArgument, "the model takes {} inputs, {} are given", program.inputs.len(), values.len());
     }
     for (input, value) in program.inputs.iter().zip(values) {
-        bind_input(program, context, input, value)?;
+        let name = program.text(input.name);
+        tensors(value).iter().try_for_each(|tensor| check_tensor(name, input.dtype, tensor))?;
+        match (program.slots[input.slot.index()].kind, value) {
+            (SlotKind::Input(_), Value::Tensor(tensor)) => bind_dims(program, registers, input, tensor)?,
+            (SlotKind::Sequence, Value::Sequence(_)) | (SlotKind::Optional, _) => {}
+            _ => fail!(TypeMismatch, "input {name:?} is not of the kind that the model takes (tensor, sequence, optional)"),
+        }
     }
     for (input, value) in program.inputs.iter().zip(values) {
         let (InputShape::Ranked(rules), Value::Tensor(tensor)) = (&input.shape, value) else { continue };
         for (axis, rule) in rules.iter().enumerate() {
-            check_dim(program, context, input, axis, rule, tensor.dims[axis])?;
+            check_dim(program, registers, input, axis, rule, tensor.dims[axis])?;
         }
     }
     Ok(())
 }
 
-fn bind_input(program: &Program, context: &mut Context, input: &Input, value: &Value<'_>) -> Result<()> {
-    let name = program.text(input.name);
-    let tensors: &[Tensor<'_>] = match value {
+/// Checks all inputs and binds them.
+pub fn bind_inputs(ready: &Ready, context: &mut Context, values: &[Value<'_>]) -> Result<()> {
+    check_inputs(&ready.program, &mut context.registers, values)?;
+    for (input, value) in ready.program.inputs.iter().zip(values) {
+        match (value, &input.shape) {
+            (Value::Tensor(tensor), InputShape::Ranked(_) | InputShape::Unranked { .. }) => {
+                bind_tensor(context, input, tensor)?;
+            }
+            _ => {
+                let cell = &mut context.cells[input.slot.index()];
+                cell.present = !matches!(value, Value::Absent);
+                for tensor in tensors(value) {
+                    let owner = Arc::new(Buffer::copy_of(tensor.data)?);
+                    let (address, bytes) = (owner.as_ptr().cast_const(), tensor.data.len() as u64);
+                    cell.items.push(Item { owner, address, bytes, dims: tensor.dims.to_vec() });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The tensors of a value.
+fn tensors<'a>(value: &'a Value<'_>) -> &'a [Tensor<'a>] {
+    match value {
         Value::Tensor(tensor) => std::slice::from_ref(tensor),
         Value::Sequence(tensors) => tensors,
         Value::Absent => &[],
-    };
-    tensors.iter().try_for_each(|tensor| check_tensor(name, input.dtype, tensor))?;
-    let kind = program.slots[input.slot.index()].kind;
-    let cell = &mut context.cells[input.slot.index()];
-    match (kind, value) {
-        (SlotKind::Input(_), Value::Tensor(tensor)) => return bind_tensor(program, context, input, tensor),
-        (SlotKind::Sequence, Value::Sequence(_)) | (SlotKind::Optional, Value::Tensor(_) | Value::Sequence(_)) => {
-            cell.present = true;
-        }
-        (SlotKind::Optional, Value::Absent) => cell.present = false,
-        _ => fail!(TypeMismatch, "input {name:?} is not of the kind that the model takes (tensor, sequence, optional)"),
     }
-    for tensor in tensors {
-        let owner = Arc::new(Buffer::copy_of(tensor.data)?);
-        let address = owner.as_ptr();
-        cell.items.push(Item { owner, address, bytes: tensor.data.len() as u64, dims: tensor.dims.to_vec() });
-    }
-    Ok(())
 }
 
 /// Type, rank and byte count of a tensor.
@@ -75,7 +85,8 @@ fn check_tensor(name: &str, dtype: DType, tensor: &Tensor<'_>) -> Result<()> {
     }
 }
 
-fn bind_tensor(program: &Program, context: &mut Context, input: &Input, tensor: &Tensor<'_>) -> Result<()> {
+/// Checks the rank of a tensor and sets the registers that its dims bind.
+fn bind_dims(program: &Program, registers: &mut [i64], input: &Input, tensor: &Tensor<'_>) -> Result<()> {
     let name = program.text(input.name);
     match &input.shape {
         InputShape::Ranked(rules) if rules.len() != tensor.dims.len() => {
@@ -90,7 +101,7 @@ fn bind_tensor(program: &Program, context: &mut Context, input: &Input, tensor: 
         InputShape::Ranked(rules) => {
             for (rule, dim) in rules.iter().zip(tensor.dims) {
                 if let DimBind::Bind(reg) = rule.bind {
-                    context.registers[reg.index()] = *dim;
+                    registers[reg.index()] = *dim;
                 }
             }
         }
@@ -98,13 +109,18 @@ fn bind_tensor(program: &Program, context: &mut Context, input: &Input, tensor: 
             let Some(padding) = (UNRANKED_DIMS as usize).checked_sub(tensor.dims.len()) else {
                 fail!(ShapeMismatch, "input {name:?} has rank {}, at most {UNRANKED_DIMS} are taken", tensor.dims.len());
             };
-            context.registers[rank.index()] = tensor.dims.len() as i64;
-            let dims = &mut context.registers[first.index()..][..UNRANKED_DIMS as usize];
+            registers[rank.index()] = tensor.dims.len() as i64;
+            let dims = &mut registers[first.index()..][..UNRANKED_DIMS as usize];
             dims[..padding].fill(1);
             dims[padding..].copy_from_slice(tensor.dims);
         }
         InputShape::Cell => fail!(Internal, "input {name:?} is a cell"),
     }
+    Ok(())
+}
+
+/// Binds a checked tensor; one that is not aligned to its element is copied.
+fn bind_tensor(context: &mut Context, input: &Input, tensor: &Tensor<'_>) -> Result<()> {
     let mut address = address_or_empty(tensor.data.as_ptr(), tensor.data.len());
     if !(address as u64).is_multiple_of(input.dtype.align()) {
         let copy = Buffer::copy_of(tensor.data)?;
@@ -119,11 +135,11 @@ fn bind_tensor(program: &Program, context: &mut Context, input: &Input, tensor: 
     Ok(())
 }
 
-fn check_dim(program: &Program, context: &Context, input: &Input, axis: usize, rule: &DimRule, found: i64) -> Result<()> {
+fn check_dim(program: &Program, registers: &[i64], input: &Input, axis: usize, rule: &DimRule, found: i64) -> Result<()> {
     let (name, symbol) = (program.text(input.name), program.text(rule.symbol));
     let named = if symbol.is_empty() { String::new() } else { format!(" ({symbol})") };
     if let DimBind::Expect(expr) = rule.bind {
-        let wanted = program.eval(expr, &context.registers)?;
+        let wanted = program.eval(expr, registers)?;
         if wanted != found {
             fail!(ShapeMismatch, "input {name:?}, dim {axis}{named}: wanted {wanted}, found {found}");
         }

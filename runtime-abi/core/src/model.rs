@@ -2,6 +2,7 @@
 //! sessions that run it.
 
 use crate::{
+    bind::check_inputs,
     code::Ready,
     context::Context,
     cpu,
@@ -255,6 +256,12 @@ impl Session {
         let result = run::run(&model.ready, &mut context, &model.pool, inputs, outputs);
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push(context);
         result
+    }
+
+    /// Whether a run would take these inputs: names, types and sizes, before any work.
+    pub fn check(&self, inputs: &[Value<'_>]) -> Result<()> {
+        let program = &self.model.ready.program;
+        check_inputs(program, &mut vec![0; program.registers as usize], inputs)
     }
 
     /// Bytes of the arenas of all runs that were at work at one time.

@@ -125,3 +125,11 @@ pub fn write_folder(program: &Program, path: &Path) {
     opened.unpack(path).expect("the archive unpacks");
     fs::remove_file(&archive).expect("written above");
 }
+
+/// Runs a command and gives what it printed; a failure shows both streams.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let done = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{program} {arguments:?}: {}\n{out}{err}", done.status);
+    out.into_owned()
+}
