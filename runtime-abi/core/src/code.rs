@@ -120,7 +120,7 @@ impl Ready {
                     Op::Launch { first: launches.len() as u32 - 1, count: 1, length: 1 }
                 }
                 Instruction::Call { routine, .. } => {
-                    fail!(Unsupported, "the program calls host routine {:?}, which this runtime lacks", program.text(*routine))
+                    fail!(NotImplemented, "the program calls host routine {:?}, which this runtime lacks", program.text(*routine))
                 }
                 _ => Op::Slow,
             });

@@ -28,6 +28,8 @@ pub enum Status {
     OutputTooSmall = 10,
     /// A bug of the runtime.
     Internal = 11,
+    /// The model needs something that this runtime does not do yet.
+    NotImplemented = 12,
 }
 
 /// An error with its sentence.

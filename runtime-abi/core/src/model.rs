@@ -218,7 +218,7 @@ fn choose<'a>(
 fn check_slots(program: &Program, weights: &[Bytes]) -> Result<()> {
     for (index, slot) in program.slots.iter().enumerate() {
         if slot.dtype == DType::String {
-            fail!(Unsupported, "the model uses strings, which this runtime does not hold yet");
+            fail!(NotImplemented, "the model uses strings, which this runtime does not hold yet");
         }
         let SlotKind::Weight { file, offset, length } = slot.kind else { continue };
         let size = weights.get(file as usize).map(|bytes| bytes.len() as u64);

@@ -30,7 +30,8 @@ typedef int32_t oaaxc_status;
 #define OAAXC_OUT_OF_MEMORY 8
 #define OAAXC_RUN_FAILED 9       /* an index out of range, a failed check: see the node */
 #define OAAXC_OUTPUT_TOO_SMALL 10
-#define OAAXC_INTERNAL 11
+#define OAAXC_INTERNAL 11        /* a bug of the runtime */
+#define OAAXC_NOT_IMPLEMENTED 12
 
 typedef struct oaaxc_error oaaxc_error;
 typedef struct oaaxc_model oaaxc_model;

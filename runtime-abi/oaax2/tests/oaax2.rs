@@ -1,0 +1,148 @@
+//! The library as an OAAX host sees it: header, exports, and `host.c`, which goes through the
+//! checklist R2-1 to R2-19 over real artefacts.
+
+use oaax_testkit::{programs, root, run, write_model};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+const ROOM: &str = env!("CARGO_MANIFEST_DIR");
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// The newest static library of this build.
+fn archive() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let deps = test.parent().expect("in a folder").read_dir().expect("a folder").flatten();
+    let ours = |path: &PathBuf| {
+        path.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with("liboaax2_runtime") && name.ends_with(".a"))
+    };
+    let found = deps.map(|entry| entry.path()).filter(ours);
+    found.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok()).expect("cargo built the static library")
+}
+
+/// Library, host and models, made once.
+fn setup() -> &'static Path {
+    static SETUP: OnceLock<PathBuf> = OnceLock::new();
+    SETUP.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oaax2");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("cargo's folder is writable");
+        run(text(&root().join("scripts/link-oaax2")), &[text(&archive()), text(&folder.join("libRuntimeLibrary.so"))]);
+        for program in
+            [programs::scaled_sum(), programs::gather(), programs::nonzero(), programs::counting(true), programs::cells()]
+        {
+            write_model(&program, &folder.join(format!("{}.oaax", program.name)));
+        }
+        let (source, include) = (format!("{ROOM}/tests/host.c"), format!("-I{ROOM}/include"));
+        let host = folder.join("host");
+        run(
+            "gcc",
+            &["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-g", &include, &source, "-o", text(&host), "-ldl", "-lpthread"],
+        );
+        folder
+    })
+}
+
+/// Runs one part of `host.c`.
+fn host(part: &str) {
+    let folder = setup();
+    run(text(&folder.join("host")), &[text(&folder.join("libRuntimeLibrary.so")), text(folder), part]);
+}
+
+#[test]
+fn r2_1_exactly_nine_symbols_under_one_version_node() {
+    let listing = run("nm", &["-D", "--defined-only", "--with-symbol-versions", text(&setup().join("libRuntimeLibrary.so"))]);
+    let mut names: Vec<&str> = listing.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        [
+            "OAAX_V2", // The node itself, an absolute symbol.
+            "runtime_cleanup@@OAAX_V2",
+            "runtime_enqueue_input@@OAAX_V2",
+            "runtime_get_error@@OAAX_V2",
+            "runtime_get_info@@OAAX_V2",
+            "runtime_get_name@@OAAX_V2",
+            "runtime_get_version@@OAAX_V2",
+            "runtime_init@@OAAX_V2",
+            "runtime_load_models@@OAAX_V2",
+            "runtime_retrieve_output@@OAAX_V2",
+        ]
+    );
+    let header = format!("{ROOM}/include/oaax_runtime.h");
+    let common = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"];
+    run("gcc", &[&common[..], &["-std=c99", "-x", "c", &header]].concat());
+    run("g++", &[&common[..], &["-std=c++11", "-x", "c++", &header]].concat());
+}
+
+#[test]
+fn r2_2_structs_have_the_published_layout() {
+    host("layout");
+}
+
+#[test]
+fn r2_3_and_4_calls_before_init() {
+    host("before_init");
+}
+
+#[test]
+fn r2_5_and_6_init_and_its_keys() {
+    host("init");
+}
+
+#[test]
+fn r2_7_and_8_loading() {
+    host("loading");
+}
+
+#[test]
+fn r2_9_and_10_loading_from_memory_and_several_models() {
+    host("memory");
+}
+
+#[test]
+fn r2_11_wrong_inputs_stay_the_callers() {
+    host("wrong_inputs");
+}
+
+#[test]
+fn r2_12_and_14_queues_and_timeouts() {
+    host("queues");
+}
+
+#[test]
+fn r2_13_many_threads_and_models() {
+    host("many_threads");
+}
+
+#[test]
+fn r2_16_a_failed_request_is_reported() {
+    host("failure");
+}
+
+#[test]
+fn r2_17_and_18_cleanup_wakes_frees_and_leaves_no_thread() {
+    host("cleanup");
+}
+
+#[test]
+fn r2_19_the_library_is_really_unmapped() {
+    host("unload");
+}
+
+#[test]
+fn r2_19_unloading_or_leaving_without_cleanup_does_not_crash() {
+    host("unload_without_cleanup");
+    host("exit_without_cleanup");
+}
+
+#[test]
+fn r2_22_info_is_a_compact_json_object() {
+    host("info");
+}
