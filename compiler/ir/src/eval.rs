@@ -66,10 +66,13 @@ pub fn evaluate_observed(graph: &Graph, inputs: Vec<Datum>, observe: &mut dyn Fn
     state.block(graph.root, inputs)
 }
 
+/// Hears every value as it is computed.
+type Observe<'o> = dyn FnMut(ValueId, &Datum) + 'o;
+
 struct Evaluation<'a, 'o> {
     graph: &'a Graph,
     values: RefCell<SideTable<ValueId, Option<Datum>>>,
-    observe: RefCell<&'o mut dyn FnMut(ValueId, &Datum)>,
+    observe: RefCell<&'o mut Observe<'o>>,
 }
 
 impl Evaluation<'_, '_> {

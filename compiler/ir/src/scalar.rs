@@ -178,11 +178,27 @@ impl Scalar {
             DType::F64 => Scalar::from_f64(self.as_f64()),
             DType::F32 if !self.dtype.is_float() => Scalar::from_f32(self.as_integer() as f32),
             DType::F32 => Scalar::from_f32(self.as_f64() as f32),
-            DType::F16 => Scalar::from_bits(to, u64::from(f16::from_f64(self.as_f64()).to_bits())),
-            DType::BF16 => Scalar::from_bits(to, u64::from(bf16::from_f64(self.as_f64()).to_bits())),
+            DType::F16 => Scalar::from_bits(to, u64::from(f16::from_f32(to_odd(self.as_f64())).to_bits())),
+            DType::BF16 => Scalar::from_bits(to, u64::from(bf16::from_f32(to_odd(self.as_f64())).to_bits())),
             _ => Scalar::from_bits(to, u64::from(crate::narrow::encode(to, self.as_f64(), true))),
         }
     }
+}
+
+/// A double as a float, rounded to odd: rounding that again to a narrower type is as if rounded once.
+///
+/// Source: Boldo and Melquiond, "When double rounding is odd" (2005).
+fn to_odd(value: f64) -> f32 {
+    let near = value as f32;
+    if f64::from(near) == value || near.is_nan() || near.to_bits() & 1 == 1 {
+        return near;
+    }
+    if near.is_infinite() {
+        return f32::MAX.copysign(near);
+    }
+    // `near` is even and not exact: its neighbour on the other side of the value is odd.
+    let towards_zero = f64::from(near).abs() > value.abs();
+    f32::from_bits(if towards_zero { near.to_bits() - 1 } else { near.to_bits() + 1 })
 }
 
 #[cfg(test)]
@@ -197,6 +213,11 @@ mod tests {
         assert_eq!(Scalar::from_f64(f64::NAN).cast(DType::I32).as_i64(), 0);
         assert_eq!(Scalar::from_f64(1e30).cast(DType::I16).as_i64(), 32767);
         assert_eq!(Scalar::from_f64(2049.0).cast(DType::F16).as_f64(), 2048.0);
+        // One bit beyond the middle of two halves rounds up, at the middle to even, whatever comes between.
+        let middle = 1.0 + 2f64.powi(-11);
+        assert_eq!(Scalar::from_f64(middle).cast(DType::F16).as_f64(), 1.0);
+        assert_eq!(Scalar::from_f64(middle + 2f64.powi(-50)).cast(DType::F16).as_f64(), 1.0 + 2f64.powi(-10));
+        assert_eq!(Scalar::from_f64(1.0 + 2f64.powi(-8) + 2f64.powi(-50)).cast(DType::BF16).as_f64(), 1.0 + 2f64.powi(-7));
         assert_eq!(Scalar::from_integer(DType::U64, u64::MAX.into()).as_integer(), u64::MAX.into());
         assert!(Scalar::from_f64(f64::NAN).cast(DType::Bool).as_bool());
     }
