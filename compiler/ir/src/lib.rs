@@ -13,7 +13,7 @@ pub mod infer;
 pub mod interpret;
 pub mod kernel;
 pub mod lower;
-mod narrow;
+pub mod narrow;
 pub mod op;
 pub mod operands;
 pub mod program;
