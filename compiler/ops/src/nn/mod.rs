@@ -1,7 +1,14 @@
 //! Neural-network operators: convolution, pooling, normalisation, recurrence, attention.
 
+mod batch_norm;
 pub mod conv;
+mod dropout;
+mod group_norm;
+pub mod layer_norm;
+mod lp_norm;
+mod lrn;
 mod pool;
+pub mod rows;
 mod softmax;
 pub mod window;
 
@@ -9,12 +16,26 @@ use oaaxc_ir::op::OpDef;
 
 /// The operators of this group.
 pub static OPS: &[&OpDef] = &[
+    &batch_norm::BATCH_NORMALIZATION,
     &conv::CONV,
+    &dropout::DROPOUT,
+    &group_norm::GROUP_NORMALIZATION,
+    &group_norm::INSTANCE_NORMALIZATION,
+    &layer_norm::LAYER_NORMALIZATION,
+    &layer_norm::RMS_NORMALIZATION,
+    &layer_norm::SIMPLIFIED,
+    &layer_norm::SIMPLIFIED_MICROSOFT,
+    &layer_norm::SKIP,
+    &layer_norm::SKIP_SIMPLIFIED,
+    &lp_norm::LP_NORMALIZATION,
+    &lrn::LRN,
     &pool::AVERAGE_POOL,
     &pool::GLOBAL_AVERAGE_POOL,
     &pool::GLOBAL_LP_POOL,
     &pool::GLOBAL_MAX_POOL,
     &pool::LP_POOL,
     &pool::MAX_POOL,
+    &softmax::HARDMAX,
+    &softmax::LOG_SOFTMAX,
     &softmax::SOFTMAX,
 ];

@@ -1,4 +1,6 @@
-//! Softmax. ONNX 13: "Softmax(input, axis) = Exp(input) / ReduceSum(Exp(input), axis=axis, keepdims=1)".
+//! Softmax, LogSoftmax and Hardmax.
+//! ONNX 13: "Softmax(input, axis) = Exp(input) / ReduceSum(Exp(input), axis=axis, keepdims=1)";
+//! LogSoftmax is its logarithm; Hardmax is "1 for the first maximum value, and 0 for all others".
 //!
 //! Before 13 the input was coerced to 2-D at `axis` (default 1) and the softmax taken over all
 //! trailing dims; that form is kept as the internal attribute `flatten`.
@@ -8,17 +10,29 @@ use oaaxc_ir::eval::EvalCx;
 use oaaxc_ir::expr::Expr;
 use oaaxc_ir::graph::Attribute;
 use oaaxc_ir::infer::InferCx;
-use oaaxc_ir::kernel::{BinaryOp, Fold, FoldKind, Index, Loop, Store, UnaryOp};
+use oaaxc_ir::kernel::{BinaryOp, Body, Fold, FoldKind, Index, Loop, Store, UnaryOp, V};
 use oaaxc_ir::lower::LowerCx;
 use oaaxc_ir::op::{Lower, OpDef};
-use oaaxc_ir::tensor::{Tensor, position};
+use oaaxc_ir::tensor::Tensor;
 use oaaxc_ir::upgrade::UpgradeCx;
 use oaaxc_ir::{DType, Datum, ReadAttributes, ReadOperands};
 
+use crate::formula::compute_type;
+use crate::nn::rows::{self, Rows};
+
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// The operator.
-pub static SOFTMAX: OpDef = OpDef { name: "Softmax", domain: "", upgrade, infer, eval, lower: Lower::Kernels(lower) };
+macro_rules! row {
+    ($name:literal) => {
+        OpDef { name: $name, domain: "", upgrade, infer, eval, lower: Lower::Kernels(lower) }
+    };
+}
+/// ONNX Softmax.
+pub static SOFTMAX: OpDef = row!("Softmax");
+/// ONNX LogSoftmax.
+pub static LOG_SOFTMAX: OpDef = row!("LogSoftmax");
+/// ONNX Hardmax.
+pub static HARDMAX: OpDef = row!("Hardmax");
 
 fn upgrade(cx: &mut UpgradeCx) -> Result<()> {
     if cx.version < 13 {
@@ -48,24 +62,26 @@ fn infer(cx: &mut InferCx) -> Result<()> {
 fn eval(cx: &EvalCx) -> Result<Vec<Datum>> {
     let x = cx.input(0)?;
     let range = normalised(cx, x.rank())?;
-    let row = |c: &[usize]| {
-        let mut start = c.to_vec();
-        start[range.clone()].fill(0);
-        position(&start, &x.dims)
-    };
+    let reduced: Vec<bool> = (0..x.rank()).map(|d| range.contains(&d)).collect();
     let values = x.to_f64s();
-    let all: Vec<Vec<usize>> = oaaxc_ir::tensor::Coordinates::new(&x.dims).collect();
-    let mut largest = vec![f64::NEG_INFINITY; values.len()];
-    for (c, v) in all.iter().zip(&values) {
-        let r = row(c);
-        largest[r] = if v.is_nan() { f64::NAN } else { largest[r].max(*v) };
+    let mut out = vec![0.0; values.len()];
+    for row in rows::positions(&x.dims, &reduced) {
+        let largest = row
+            .iter()
+            .map(|&i| values[i])
+            .fold(f64::NEG_INFINITY, |a, v| if a.is_nan() || v.is_nan() { f64::NAN } else { a.max(v) });
+        let sum: f64 = row.iter().map(|&i| (values[i] - largest).exp()).sum();
+        match cx.node.op.name {
+            "Hardmax" => {
+                if let Some(&first) = row.iter().find(|&&i| values[i] == largest || values[i].is_nan()) {
+                    out[first] = 1.0;
+                }
+            }
+            "LogSoftmax" => row.iter().for_each(|&i| out[i] = values[i] - largest - sum.ln()),
+            _ => row.iter().for_each(|&i| out[i] = (values[i] - largest).exp() / sum),
+        }
     }
-    let mut sum = vec![0.0; values.len()];
-    for (c, v) in all.iter().zip(&values) {
-        sum[row(c)] += (v - largest[row(c)]).exp();
-    }
-    let result = all.iter().zip(&values).map(|(c, v)| (v - largest[row(c)]).exp() / sum[row(c)]);
-    Ok(vec![Tensor::from_f64s(x.dtype, x.dims.clone(), result.collect::<Vec<_>>()).into()])
+    Ok(vec![Tensor::from_f64s(x.dtype, x.dims.clone(), out).into()])
 }
 
 /// One kernel: the outer axes are the rows; largest, sum and quotient are three loops over a row.
@@ -73,49 +89,75 @@ fn eval(cx: &EvalCx) -> Result<Vec<Datum>> {
 fn lower(cx: &mut LowerCx) -> Result<()> {
     let (x, y) = (cx.arg(0)?, cx.result(0)?);
     let range = normalised(cx, x.dims.len())?;
-    let stat = if x.dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let mut k = cx.kernel();
-    let (xb, yb) = (k.read(&x), k.write(&y));
-    let (largest, sum) = (k.local(stat, vec![]), k.local(stat, vec![]));
-    let outer: Vec<Expr> =
-        x.dims.iter().enumerate().filter(|(d, _)| !range.contains(d)).map(|(_, e)| k.parallel(e.clone())).collect();
-    let inner = &x.dims[range.clone()];
+    let reduced: Vec<bool> = (0..x.dims.len()).map(|d| range.contains(&d)).collect();
+    let stat = compute_type(x.dtype);
+    let (outer, inner) = rows::split(&x.dims, &reduced);
+    let mut rows = Rows::new(cx.kernel(), &outer, &inner, stat);
+    let (xb, yb) = (rows.k.read(&x), rows.k.write(&y));
+    let row = rows.outer.clone();
     let index = |axes: &[Expr]| -> Vec<Index> {
-        let (before, after) = outer.split_at(range.start);
+        let (before, after) = row.split_at(range.start);
         before.iter().chain(axes).chain(after).map(Index::from).collect()
     };
-
-    let mut find = Loop::default();
-    let axes = k.axes(&mut find.reduce, inner);
-    let v = find.body.load(&xb, index(&axes));
-    let v = find.body.cast(stat, v);
-    find.folds.push(Fold { kind: FoldKind::Max, value: v, dtype: stat });
-    let v = find.post.param(0, stat);
-    find.stores.push(Store::at(&largest, vec![], v));
-    k.push(find);
-
-    let exponential = |body: &mut oaaxc_ir::kernel::Body, axes: &[Expr]| {
-        let v = body.load(&xb, index(axes));
-        let v = body.cast(stat, v);
-        let m = body.load(&largest, vec![]);
-        let d = body.binary(BinaryOp::Sub, v, m);
-        body.unary(UnaryOp::Exp, d)
+    let load = |b: &mut Body, axes: &[Expr]| {
+        let v = b.load(&xb, index(axes));
+        b.cast(stat, v)
     };
-    let mut total = Loop::default();
-    let axes = k.axes(&mut total.reduce, inner);
-    let e = exponential(&mut total.body, &axes);
-    total.folds.push(Fold { kind: FoldKind::Sum, value: e, dtype: stat });
-    let v = total.post.param(0, stat);
-    total.stores.push(Store::at(&sum, vec![], v));
-    k.push(total);
+    if cx.node.op.name == "Hardmax" {
+        return hardmax(cx, rows, &inner, load, |b, axes, v| {
+            let v = b.cast(y.dtype, v);
+            Store::at(&yb, index(axes), v)
+        });
+    }
+    let largest = rows.statistic(FoldKind::Max, load, |_, v| v);
+    let centred = |b: &mut Body, axes: &[Expr]| {
+        let (v, m) = (load(b, axes), b.load(&largest, vec![]));
+        b.binary(BinaryOp::Sub, v, m)
+    };
+    let logarithm = cx.node.op.name == "LogSoftmax";
+    let sum = rows.statistic(
+        FoldKind::Sum,
+        |b, axes| {
+            let d = centred(b, axes);
+            b.unary(UnaryOp::Exp, d)
+        },
+        |b, sum| if logarithm { b.unary(UnaryOp::Log, sum) } else { sum },
+    );
+    rows.each(|b, axes| {
+        let (d, s) = (centred(b, axes), b.load(&sum, vec![]));
+        let v = if logarithm {
+            b.binary(BinaryOp::Sub, d, s)
+        } else {
+            let e = b.unary(UnaryOp::Exp, d);
+            b.binary(BinaryOp::Div, e, s)
+        };
+        let v = b.cast(y.dtype, v);
+        vec![Store::at(&yb, index(axes), v)]
+    });
+    cx.launch(rows.k)
+}
 
-    let mut quotient = Loop::default();
-    let axes = k.axes(&mut quotient.parallel, inner);
-    let e = exponential(&mut quotient.post, &axes);
-    let s = quotient.post.load(&sum, vec![]);
-    let q = quotient.post.binary(BinaryOp::Div, e, s);
-    let q = quotient.post.cast(y.dtype, q);
-    quotient.stores.push(Store::at(&yb, index(&axes), q));
-    k.push(quotient);
-    cx.launch(k)
+/// The position of the first largest element, then ones and zeros.
+fn hardmax(
+    cx: &mut LowerCx,
+    mut rows: Rows,
+    inner: &[Expr],
+    load: impl Fn(&mut Body, &[Expr]) -> V,
+    store: impl Fn(&mut Body, &[Expr], V) -> Store,
+) -> Result<()> {
+    let first = rows.k.local(DType::I64, vec![]);
+    let mut find = Loop::default();
+    let axes = rows.k.axes(&mut find.reduce, inner);
+    let value = load(&mut find.body, &axes);
+    find.folds.push(Fold { kind: FoldKind::ArgMax { last: false }, value, dtype: DType::I64 });
+    let at = find.post.param(0, DType::I64);
+    find.stores.push(Store::at(&first, vec![], at));
+    rows.k.push(find);
+    rows.each(|b, axes| {
+        let position = axes.iter().zip(inner).fold(Expr::constant(0), |p, (a, size)| p * size + a);
+        let (own, first) = (b.index(position), b.load(&first, vec![]));
+        let v = b.binary(BinaryOp::Eq, own, first);
+        vec![store(b, axes, v)]
+    });
+    cx.launch(rows.k)
 }
