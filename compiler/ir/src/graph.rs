@@ -158,6 +158,22 @@ impl Graph {
         self.collect_nodes(self.root, &mut all);
         all
     }
+    /// The outer values that the bodies of a node use, bodies within bodies included; may repeat.
+    pub fn captures(&self, node: NodeId, out: &mut Vec<ValueId>) {
+        let mut used = Vec::new();
+        let mut own = std::collections::BTreeSet::new();
+        for &block in &self.nodes[node].blocks {
+            let block = &self.blocks[block];
+            own.extend(block.inputs.iter().copied());
+            for &inner in &block.nodes {
+                used.extend(self.nodes[inner].inputs.iter().flatten().copied());
+                own.extend(self.nodes[inner].outputs.iter().flatten().copied());
+                self.captures(inner, &mut used);
+            }
+            used.extend(block.outputs.iter().copied());
+        }
+        out.extend(used.into_iter().filter(|v| !own.contains(v)));
+    }
     fn collect_nodes(&self, block: BlockId, all: &mut Vec<NodeId>) {
         for &node in &self.blocks[block].nodes {
             all.push(node);

@@ -202,6 +202,21 @@ impl LowerCx<'_> {
         self.emit(Instr::Alias { to, from: from.slot });
         Ok(())
     }
+    /// The result as a view that `Instr::Alias` binds, in each branch or after a loop; `None` where nobody asked for it.
+    pub fn result_view(&mut self, index: usize) -> Result<Option<Arg>> {
+        let Some(value) = self.node.outputs.get(index).copied().flatten() else { return Ok(None) };
+        match &self.graph.values[value].fact.ty {
+            Type::Tensor(t) if t.shape.is_some() => {}
+            Type::Tensor(_) => return Err(self.fail(Code::RANK, format!("the rank of result {index} is not known"))),
+            _ => return Err(self.fail(Code::UNSUPPORTED, format!("result {index} is no tensor, which is not compiled yet"))),
+        }
+        let slot = self.lowering.define_slot(self.graph, value, SlotKind::View);
+        Ok(Some(self.lowering.as_arg(slot)))
+    }
+    /// A slot as a kernel argument.
+    pub fn arg_of(&self, slot: SlotId) -> Arg {
+        self.lowering.as_arg(slot)
+    }
     /// A temporary tensor.
     pub fn temp(&mut self, dtype: DType, dims: Vec<Expr>) -> Arg {
         self.new_slot("temp", dtype, dims, SlotKind::Temp)
@@ -442,7 +457,9 @@ impl Lowering {
         errors
     }
     fn operands_are_lowered(&self, graph: &Graph, id: NodeId) -> bool {
-        graph.nodes[id].inputs.iter().flatten().all(|v| {
+        let mut captures = Vec::new();
+        graph.captures(id, &mut captures);
+        graph.nodes[id].inputs.iter().flatten().chain(&captures).all(|v| {
             self.slots[*v].is_some() || matches!(graph.values[*v].def, Def::Constant(_)) || graph.values[*v].fact.known.is_some()
         })
     }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use oaaxc_base::{Code, Diagnostic};
+use oaaxc_base::{Code, Diagnostic, EntityId};
 use oaaxc_ir::graph::{BlockId, Def};
 use oaaxc_ir::types::Fact;
 use oaaxc_ir::upgrade::UpgradeCx;
-use oaaxc_ir::{Expr, Node, TensorType, Type};
+use oaaxc_ir::{Expr, Node, Type};
 use oaaxc_ops::control::Bodies;
 
 use crate::import::{Env, Importer, structure};
@@ -36,6 +36,7 @@ impl Importer<'_> {
                 return Err(Some(Diagnostic::error(Code::ATTRIBUTE, message)));
             };
             let version = node.opset;
+            let own = self.graph.symbols.table.next_id().index();
             let origin = node.origin.clone();
             let mut cx = UpgradeCx { graph: &mut self.graph, node, version };
             let mut facts = guarded(|| (rule.inputs)(&mut cx), &origin)?;
@@ -50,8 +51,7 @@ impl Importer<'_> {
                 if self.errors > mark.1 {
                     return Err(None);
                 }
-                let widest = attempt + 1 == ATTEMPTS - 1;
-                if !self.generalise(&mut facts, imported, &carried, widest) {
+                if !self.generalise(&mut facts, imported, &carried, own, attempt >= 2) {
                     block = Some(imported);
                     break;
                 }
@@ -107,50 +107,47 @@ impl Importer<'_> {
         Ok(block)
     }
 
-    /// Makes input facts cover what the body gives back; whether any had to change.
-    fn generalise(&mut self, facts: &mut [Fact], block: BlockId, carried: &[(usize, usize)], widest: bool) -> bool {
+    /// Makes input facts cover what the body gives back; whether any had to change. Sizes (and elements that are
+    /// sizes) that differ from one iteration to the next become symbols made for this body, those from `own` on.
+    /// With `all`, every size becomes one.
+    fn generalise(&mut self, facts: &mut [Fact], block: BlockId, carried: &[(usize, usize)], own: usize, all: bool) -> bool {
         let mut changed = false;
         for &(input, output) in carried {
-            let Some(&value) = self.graph.blocks[block].outputs.get(output) else { continue };
+            let (Some(&value), Some(fact)) = (self.graph.blocks[block].outputs.get(output), facts.get_mut(input)) else {
+                continue;
+            };
             let given = self.graph.values[value].fact.clone();
-            let Some(fact) = facts.get_mut(input) else { continue };
-            let mut wider = self.graph.values[self.graph.blocks[block].inputs[input]].fact.clone();
-            let before = wider.clone();
-            if wider.known != given.known && wider.known.is_some() {
-                // Elements that differ from one iteration to the next are read during the run.
-                wider.known = None;
-            }
-            self.cover(&mut wider.ty, &given.ty, widest);
-            if wider != before {
-                changed = true;
-                *fact = wider;
-            }
+            let before = fact.clone();
+            fact.known = match (fact.known.take(), &given.known) {
+                (Some(mut wide), Some(given)) if wide.len() == given.len() => {
+                    self.cover_sizes(&mut wide, given, own, all);
+                    Some(wide)
+                }
+                _ => None,
+            };
+            self.cover(&mut fact.ty, &given.ty, own, all);
+            changed |= *fact != before;
         }
         changed
     }
 
-    fn cover(&mut self, wide: &mut Type, given: &Type, widest: bool) {
+    fn cover(&mut self, wide: &mut Type, given: &Type, own: usize, all: bool) {
         match (wide, given) {
-            (Type::Tensor(wide), Type::Tensor(given)) if wide.dtype == given.dtype => self.cover_shape(wide, given, widest),
+            (Type::Tensor(wide), Type::Tensor(given)) if wide.dtype == given.dtype => match (&mut wide.shape, &given.shape) {
+                (Some(a), Some(b)) if a.len() == b.len() => self.cover_sizes(a, b, own, all),
+                (shape, _) => *shape = None,
+            },
             (Type::Sequence(wide), Type::Sequence(given)) | (Type::Optional(wide), Type::Optional(given)) => {
-                self.cover(wide, given, true)
+                self.cover(wide, given, own, all);
             }
             _ => {}
         }
     }
 
-    fn cover_shape(&mut self, wide: &mut TensorType, given: &TensorType, widest: bool) {
-        let (Some(a), Some(b)) = (&mut wide.shape, &given.shape) else {
-            wide.shape = None;
-            return;
-        };
-        if a.len() != b.len() {
-            wide.shape = None;
-            return;
-        }
-        for (x, y) in a.iter_mut().zip(b) {
-            let is_own = x.as_sym().is_some_and(|s| self.graph.symbols.table[s].name.starts_with("carried_"));
-            if x != y && (!is_own || widest) && !is_own {
+    fn cover_sizes(&mut self, wide: &mut [Expr], given: &[Expr], own: usize, all: bool) {
+        for (x, y) in wide.iter_mut().zip(given) {
+            let is_own = x.as_sym().is_some_and(|s| s.index() >= own);
+            if !is_own && (all || x != y) {
                 *x = Expr::sym(self.graph.symbols.fresh("carried"));
             }
         }
