@@ -1,0 +1,180 @@
+//! Prints scalar bodies: operations, guarded loads, stores, faults.
+
+use oaaxc_ir::kernel::{Bounds, Kernel, Op};
+use oaaxc_ir::{DType, Expr, Scalar};
+
+use crate::access::{Access, Check, Code, Put};
+use crate::cast::{self, Value, carried, stored, value};
+use crate::index::Scope;
+use crate::scalar;
+use crate::text::Writer;
+
+/// A kernel's function as it grows.
+#[derive(Debug)]
+pub struct Emitter<'k> {
+    /// Its text.
+    pub w: Writer,
+    /// Symbols and axes.
+    pub scope: Scope,
+    /// The kernel.
+    pub kernel: &'k Kernel,
+    /// One pointer name per buffer.
+    pub pointers: Vec<String>,
+    /// Every operation alone, in the interpreter's order.
+    pub strict: bool,
+    /// The block `(value: i64, limit: i64)` that ends the kernel with a fault, where one was needed.
+    pub fault: Option<String>,
+}
+
+impl Emitter<'_> {
+    /// A size expression as i64.
+    pub fn expr(&mut self, e: &Expr) -> String {
+        self.scope.emit(&mut self.w, e)
+    }
+    /// The values of a body.
+    pub fn code(&mut self, code: &Code, params: &[Value]) -> Vec<Value> {
+        let mut values: Vec<Value> = Vec::with_capacity(code.ops.len());
+        for (at, op) in code.ops.iter().enumerate() {
+            let w = &mut self.w;
+            let get = |v: &oaaxc_ir::kernel::V| &values[v.0 as usize];
+            let result = match op {
+                Op::Const(scalar) => cast::constant(w, *scalar),
+                Op::Index(e) => value(DType::I64, self.scope.emit(w, e)),
+                Op::Param(i, dtype) => cast::cast(w, *dtype, &params[*i as usize]),
+                Op::Load { when, otherwise, .. } => {
+                    let when = when.as_ref().map(|v| get(v).name.clone());
+                    let access = code.accesses[at].as_ref().expect("a load has an access");
+                    self.load(access, when, *otherwise)
+                }
+                Op::Unary(op, x) => scalar::unary(w, *op, get(x)),
+                Op::Binary(op, x, y) => scalar::binary(w, *op, get(x), get(y)),
+                Op::Select(c, x, y) => scalar::select(w, get(c), get(x), get(y)),
+                Op::Cast(dtype, x) => cast::cast(w, *dtype, get(x)),
+            };
+            for (axis, v) in &code.computed {
+                if v.0 as usize == at {
+                    self.scope.bind(*axis, &result.name);
+                }
+            }
+            values.push(result);
+        }
+        values
+    }
+    /// Writes the stores of a body.
+    pub fn puts(&mut self, puts: &[Put], values: &[Value]) {
+        for put in puts {
+            let when = put.when.map(|v| values[v.0 as usize].name.clone());
+            self.store(&put.access, when, &values[put.value.0 as usize]);
+        }
+    }
+
+    fn load(&mut self, access: &Access, when: Option<String>, otherwise: Scalar) -> Value {
+        let dtype = self.kernel.buffer(access.buffer).dtype;
+        let guard = self.guard(access, when);
+        let Some(guard) = guard else {
+            self.fault_checks(access);
+            return self.load_element(access, dtype);
+        };
+        let otherwise = cast::constant(&mut self.w, otherwise).name;
+        let (inside, after) = (self.w.label(), self.w.label());
+        let ty = carried(dtype);
+        self.w.branch(&guard, &inside, &format!("{after}({otherwise} : {ty})"));
+        self.w.block(&inside, "");
+        self.fault_checks(access);
+        let element = self.load_element(access, dtype).name;
+        self.w.line(format_args!("cf.br {after}({element} : {ty})"));
+        let name = self.w.name();
+        self.w.block(&after, &format!("{name}: {ty}"));
+        value(dtype, name)
+    }
+    fn store(&mut self, access: &Access, when: Option<String>, v: &Value) {
+        let Some(guard) = self.guard(access, when) else {
+            self.fault_checks(access);
+            return self.store_element(access, v);
+        };
+        let (inside, after) = (self.w.label(), self.w.label());
+        self.w.branch(&guard, &inside, &after);
+        self.w.block(&inside, "");
+        self.fault_checks(access);
+        self.store_element(access, v);
+        self.w.jump(&after);
+        self.w.block(&after, "");
+    }
+    /// The condition under which memory is touched, where there is one.
+    fn guard(&mut self, access: &Access, when: Option<String>) -> Option<String> {
+        let mut guard = when;
+        if access.bounds == Bounds::Otherwise {
+            for check in &access.checks {
+                let holds = self.holds(check);
+                guard = Some(match guard {
+                    None => holds,
+                    Some(g) => self.w.op(format_args!("arith.andi {g}, {holds} : i1")),
+                });
+            }
+        }
+        guard
+    }
+    fn holds(&mut self, check: &Check) -> String {
+        let index = self.expr(&check.index);
+        if !check.high {
+            let zero = self.w.int(0);
+            return self.w.op(format_args!("arith.cmpi sge, {index}, {zero} : i64"));
+        }
+        let size = self.expr(&check.size);
+        // Sizes are not negative, so one unsigned comparison does both sides.
+        let predicate = if check.low { "ult" } else { "slt" };
+        self.w.op(format_args!("arith.cmpi {predicate}, {index}, {size} : i64"))
+    }
+    fn fault_checks(&mut self, access: &Access) {
+        if access.bounds != Bounds::Fault {
+            return;
+        }
+        for check in &access.checks {
+            let holds = self.holds(check);
+            let (index, size) = (self.expr(&check.index), self.expr(&check.size));
+            let next = self.w.label();
+            let fault = self.fault_block();
+            self.w.branch(&holds, &next, &format!("{fault}({index}, {size} : i64, i64)"));
+            self.w.block(&next, "");
+        }
+    }
+    fn fault_block(&mut self) -> String {
+        self.fault.get_or_insert_with(|| "^fault".to_string()).clone()
+    }
+    /// The address of an element whose checks hold.
+    pub fn address(&mut self, access: &Access) -> String {
+        let ty = stored(self.kernel.buffer(access.buffer).dtype);
+        self.scope.trust = true;
+        let offset = self.expr(&access.offset);
+        self.scope.trust = false;
+        let pointer = self.pointers[access.buffer.0 as usize].clone();
+        self.w.element(&pointer, &offset, ty)
+    }
+    fn load_element(&mut self, access: &Access, dtype: DType) -> Value {
+        let address = self.address(access);
+        self.load_from(&address, dtype)
+    }
+    fn store_element(&mut self, access: &Access, v: &Value) {
+        let address = self.address(access);
+        self.store_to(&address, v);
+    }
+    /// Reads an element at an address.
+    pub fn load_from(&mut self, address: &str, dtype: DType) -> Value {
+        let ty = stored(dtype);
+        let mut name = self.w.op(format_args!("llvm.load {address} : !llvm.ptr -> {ty}"));
+        if dtype == DType::Bool {
+            let zero = self.w.constant("0 : i8");
+            name = self.w.op(format_args!("arith.cmpi ne, {name}, {zero} : i8"));
+        }
+        value(dtype, name)
+    }
+    /// Writes an element to an address.
+    pub fn store_to(&mut self, address: &str, v: &Value) {
+        let ty = stored(v.dtype);
+        let mut name = v.name.clone();
+        if v.dtype == DType::Bool {
+            name = self.w.op(format_args!("arith.extui {name} : i1 to i8"));
+        }
+        self.w.line(format_args!("llvm.store {name}, {address} : {ty}, !llvm.ptr"));
+    }
+}
