@@ -189,7 +189,8 @@ impl Generator<'_> {
         )
         .expect("strings take text");
         let work = self.em.w.finish();
-        write!(text, "  func.func private @{symbol}_work({}) -> i32 {{\n{work}  }}\n", names.join(", ")).expect("strings take text");
+        write!(text, "  func.func private @{symbol}_work({}) -> i32 {{\n{work}  }}\n", names.join(", "))
+            .expect("strings take text");
         for routine in self.routines {
             text.push_str(routine);
         }

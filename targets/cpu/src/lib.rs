@@ -10,5 +10,7 @@ mod loops;
 mod partition;
 pub mod schedule;
 mod sort;
+mod target;
 
 pub use kernel::{Emitted, Options, emit as emit_kernel, symbol_count};
+pub use target::{CpuLevel, CpuTarget, PANEL, cpu_target, emit_named, v2, v3, v4};

@@ -89,11 +89,8 @@ fn fold(em: &mut Emitter, nest: &Nest) -> Vec<Value> {
         return Vec::new();
     }
     let slots: Vec<String> = nest.folds.iter().map(|f| em.w.slot(carried(folds::accumulator(f)), 1)).collect();
-    let keys: Vec<Option<Key>> = nest
-        .folds
-        .iter()
-        .map(|f| folds::is_arg(f).then(|| Key::new(em, folded_dtype(nest, f))))
-        .collect();
+    let keys: Vec<Option<Key>> =
+        nest.folds.iter().map(|f| folds::is_arg(f).then(|| Key::new(em, folded_dtype(nest, f)))).collect();
     for ((fold, slot), key) in nest.folds.iter().zip(&slots).zip(&keys) {
         let neutral = folds::start(em, fold);
         store(em, slot, &neutral);
@@ -136,11 +133,15 @@ fn folded_dtype(nest: &Nest, fold: &oaaxc_ir::kernel::Fold) -> DType {
 fn turned(em: &mut Emitter, nest: &Nest, low: &str, high: &str) {
     let last = nest.parallel.last().expect("the caller saw a last axis").clone();
     let block = last.extent.as_const().map_or(BLOCK, |n| n.min(BLOCK));
-    let types: Vec<DType> = nest.folds.iter().map(|f| match folds::accumulator(f) {
-        // A stack element of a bool is a byte.
-        DType::Bool => DType::U8,
-        dtype => dtype,
-    }).collect();
+    let types: Vec<DType> = nest
+        .folds
+        .iter()
+        .map(|f| match folds::accumulator(f) {
+            // A stack element of a bool is a byte.
+            DType::Bool => DType::U8,
+            dtype => dtype,
+        })
+        .collect();
     let arrays: Vec<String> = types.iter().map(|t| em.w.slot(carried(*t), block)).collect();
     let (zero, one, size) = (em.w.int(0), em.w.int(1), em.w.int(block));
     let blocks = em.w.open(low, high, &size);

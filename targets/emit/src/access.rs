@@ -123,9 +123,7 @@ impl<'k> Resolver<'k> {
         };
         let checks = match bounds {
             Bounds::Inside => Vec::new(),
-            Bounds::Otherwise | Bounds::Fault => {
-                index.iter().zip(&buffer.dims).map(check).filter(|c| c.low || c.high).collect()
-            }
+            Bounds::Otherwise | Bounds::Fault => index.iter().zip(&buffer.dims).map(check).filter(|c| c.low || c.high).collect(),
         };
         Access { buffer: id, offset: buffer.layout.offset(&buffer.dims, index), checks, bounds }
     }

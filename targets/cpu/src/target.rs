@@ -1,0 +1,211 @@
+//! The targets by name: which levels each has, and how kernels become one object per level.
+
+use std::collections::BTreeSet;
+
+use oaaxc_base::{Code, Diagnostic, Diagnostics};
+use oaaxc_ir::kernel::Kernel;
+use oaaxc_llvm::{Cache, Form, Job, Level, WorkerPool};
+use oaaxc_target_api::{CodeObject, Device, EmitCx, KernelEntry, Level as LinkedLevel, Target};
+
+use crate::kernel::{Emitted, Options, emit};
+
+/// Columns of a weight panel, the same for all levels: weights are stored once.
+pub const PANEL: i64 = 16;
+
+/// A CPU target.
+#[derive(Clone, Debug)]
+pub struct CpuTarget {
+    name: String,
+    device: Device,
+    levels: Vec<CpuLevel>,
+}
+
+/// One level of a target.
+#[derive(Clone, Debug)]
+pub struct CpuLevel {
+    /// The name by which the runtime asks the machine: `x86-64-v3`.
+    pub name: String,
+    /// LLVM's machine.
+    pub machine: Level,
+    /// How kernels are emitted for it.
+    pub options: Options,
+}
+
+/// The CPU target with this name, if there is one.
+pub fn cpu_target(name: &str) -> Option<Box<dyn Target>> {
+    let levels = match name {
+        "cpu" => vec![v2(), v3(), v4()],
+        "cpu:x86-64-v2" => vec![v2()],
+        "cpu:x86-64-v3" => vec![v3()],
+        "cpu:x86-64-v4" => vec![v4()],
+        "cpu:native" => vec![native()],
+        "cpu:strict" => vec![CpuLevel { options: Options { strict: true, ..v3().options }, ..v3() }],
+        _ => return None,
+    };
+    let strict = name == "cpu:strict";
+    let panel = if strict { 0 } else { PANEL };
+    let device = Device { kind: "cpu", arch: "x86_64", strict, panel };
+    Some(Box::new(CpuTarget { name: name.to_string(), device, levels }))
+}
+
+fn level(name: &str, machine: Level, lanes: u32) -> CpuLevel {
+    CpuLevel { name: name.to_string(), machine, options: Options { strict: false, fma: lanes > 4, lanes } }
+}
+
+/// SSE4.2.
+pub fn v2() -> CpuLevel {
+    level("x86-64-v2", Level::x86_64_v2(), 4)
+}
+
+/// AVX2 and FMA.
+pub fn v3() -> CpuLevel {
+    level("x86-64-v3", Level::x86_64_v3(), 8)
+}
+
+/// AVX-512.
+pub fn v4() -> CpuLevel {
+    level("x86-64-v4", Level::x86_64_v4(), 16)
+}
+
+/// Features beyond a base that the runtime knows to ask for.
+const EXTRAS: &[&str] = &[
+    "avx512vnni",
+    "avx512bf16",
+    "avx512fp16",
+    "avx512vbmi",
+    "avx512vbmi2",
+    "avx512bitalg",
+    "avx512ifma",
+    "avx512vpopcntdq",
+    "avxvnni",
+    "avxifma",
+    "gfni",
+    "vaes",
+    "vpclmulqdq",
+    "aes",
+    "pclmulqdq",
+    "sha",
+    "adx",
+];
+
+/// This machine: its name says what the code may use, so that no other machine runs it by mistake.
+fn native() -> CpuLevel {
+    let machine = Level::native();
+    let has = |name: &str| machine.features.split(',').any(|f| f.strip_prefix('+') == Some(name));
+    let all = |names: &[&str]| names.iter().all(|n| has(n));
+    let base = if all(&["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]) {
+        v4()
+    } else if all(&["avx2", "fma", "f16c", "bmi2"]) {
+        v3()
+    } else {
+        v2()
+    };
+    let extras: String = EXTRAS.iter().filter(|e| has(e)).map(|e| format!("+{e}")).collect();
+    CpuLevel { name: base.name + &extras, machine, options: base.options }
+}
+
+impl Target for CpuTarget {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn device(&self) -> &Device {
+        &self.device
+    }
+    fn emit(&self, kernels: &[Kernel], cx: &EmitCx) -> Result<CodeObject, Diagnostics> {
+        let jobs = if cx.jobs == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { cx.jobs };
+        let cache = cx.cache.as_ref().map_or_else(Cache::none, Cache::at);
+        let pool = WorkerPool::new(jobs, &cx.worker).with_cache(cache);
+        let mut errors = Diagnostics::new();
+        let mut out = CodeObject::default();
+        for level in &self.levels {
+            if let Some(linked) = emit_level(level, kernels, cx, &pool, &mut out.texts, &mut errors) {
+                out.levels.push(linked);
+            }
+        }
+        if errors.has_errors() {
+            return Err(errors);
+        }
+        Ok(out)
+    }
+}
+
+fn emit_level(
+    level: &CpuLevel,
+    kernels: &[Kernel],
+    cx: &EmitCx,
+    pool: &WorkerPool,
+    texts: &mut Vec<(String, String, String)>,
+    errors: &mut Diagnostics,
+) -> Option<LinkedLevel> {
+    let mut batch: Vec<Job> = Vec::new();
+    let mut known = BTreeSet::new();
+    let mut entries = Vec::new();
+    for kernel in kernels {
+        match emit_named(kernel, &level.options) {
+            Ok((symbol, emitted)) => {
+                if known.insert(symbol.clone()) {
+                    let key = format!("{symbol} ({})", kernel.name.0);
+                    batch.push(Job { key, mlir: emitted.text, level: level.machine.clone() });
+                }
+                let Emitted { groups, scratch, generic, .. } = emitted;
+                entries.push(KernelEntry { symbol, groups, scratch, generic });
+            }
+            Err(why) => errors.push(Diagnostic::error(Code::UNSUPPORTED, format!("{}: {why}", kernel.name.0))),
+        }
+    }
+    if errors.has_errors() {
+        return None;
+    }
+    keep_texts(level, &batch, cx, pool, texts);
+    let mut objects = Vec::new();
+    for result in pool.compile_batch(batch) {
+        match result {
+            Ok(object) => objects.push(object),
+            Err(e) => errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", level.name))),
+        }
+    }
+    if errors.has_errors() {
+        return None;
+    }
+    match pool.link(&objects, &level.machine) {
+        Ok(object) => Some(LinkedLevel { name: level.name.clone(), object, kernels: entries }),
+        Err(e) => {
+            errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", level.name)));
+            None
+        }
+    }
+}
+
+fn keep_texts(level: &CpuLevel, batch: &[Job], cx: &EmitCx, pool: &WorkerPool, texts: &mut Vec<(String, String, String)>) {
+    for stage in &cx.keep {
+        let form = match stage.as_str() {
+            "mlir" => None,
+            "llvm" => Some(Form::LlvmIr),
+            "asm" => Some(Form::Assembly),
+            _ => continue,
+        };
+        for job in batch {
+            let text = match form {
+                None => job.mlir.clone(),
+                // Compiling it again reports the error; the text of what fails is only missing here.
+                Some(form) => pool.emit(job, form).map_or_else(|e| e.to_string(), |b| String::from_utf8_lossy(&b).into_owned()),
+            };
+            texts.push((stage.clone(), format!("{} {}", level.name, job.key), text));
+        }
+    }
+}
+
+/// A kernel under the name of its own text: equal kernels of all models share one cache entry.
+pub fn emit_named(kernel: &Kernel, options: &Options) -> Result<(String, Emitted), String> {
+    const PLACEHOLDER: &str = "oaaxc_kernel";
+    let mut emitted = emit(kernel, PLACEHOLDER, options)?;
+    let symbol = format!("k{:032x}", fnv(emitted.text.as_bytes()));
+    emitted.text = emitted.text.replace(PLACEHOLDER, &symbol);
+    Ok((symbol, emitted))
+}
+
+/// FNV-1a of 128 bits.
+fn fnv(bytes: &[u8]) -> u128 {
+    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |h: u128, b| (h ^ u128::from(*b)).wrapping_mul(prime))
+}
