@@ -150,9 +150,18 @@ impl core::fmt::Display for Fault {
 
 /// Evaluates postfix code over `registers`.
 pub fn eval(code: &[Code], registers: &[i64]) -> Result<i64, Fault> {
+    let leaf = |word: Code| match word {
+        Code::Const(value) => Some(value),
+        Code::Reg(reg) => registers.get(reg.index()).copied(),
+        Code::Op(_) => None,
+    };
+    // The two forms that nearly all expressions have need no stack.
     match *code {
-        [Code::Const(value)] => return Ok(value),
-        [Code::Reg(reg)] => return registers.get(reg.index()).copied().ok_or(Fault::BadCode),
+        [word] => return leaf(word).ok_or(Fault::BadCode),
+        [a, b, Code::Op(op)] if op.arity() == 2 => {
+            let (Some(a), Some(b)) = (leaf(a), leaf(b)) else { return Err(Fault::BadCode) };
+            return apply(op, &[a, b]);
+        }
         _ => {}
     }
     let mut stack = [0i64; MAX_STACK];

@@ -34,7 +34,7 @@ pub use cpu::architecture;
 pub use digest::{Digest, digest, digest_from_hex, hex};
 pub use elf::Code as KernelObject;
 pub use error::{Error, Result, Status};
-pub use info::{PortInfo, info_json, ports};
+pub use info::{DimInfo, PortInfo, info_json, ports};
 pub use json::{Json, quote};
 pub use model::{Model, Options, Session, Verify};
 pub use oaax_abi as abi;
