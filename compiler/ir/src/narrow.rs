@@ -66,7 +66,8 @@ pub fn encode(dtype: DType, value: f64, saturate: bool) -> u8 {
         return match f.nan {
             Some(nan) if f.signed_zero => sign | nan,
             Some(nan) => nan,
-            None => sign | largest,
+            // Without a NaN: minus zero, as ml_dtypes has it.
+            None => 1 << width,
         };
     }
     let magnitude = value.abs();

@@ -44,7 +44,34 @@ pub fn axis_flags(axes: &[Expr], rank: usize) -> Vec<Expr> {
     (0..rank).map(named).collect()
 }
 
-/// `lower(x)` brought between two expressions.
+/// The sizes of the dims whose flag is 0, in order, for flags that only the run knows; there are `rank` of them.
+pub fn without_flagged(shape: &[Expr], flags: &[Expr], rank: usize) -> Vec<Expr> {
+    let size = |j: usize| {
+        // Dim j of the result is the one before which j dims are kept, and which is kept itself.
+        let (mut value, mut before) = (Expr::constant(0), Expr::constant(0));
+        for (d, f) in shape.iter().zip(flags) {
+            let kept = Expr::constant(1) - f;
+            value = value + &kept * before.equal(&j.into()) * d;
+            before = before + kept;
+        }
+        value
+    };
+    (0..rank).map(size).collect()
+}
+
+/// The inverse: sizes of 1 where the flag is 1, else the next one of `shape`.
+pub fn with_ones(shape: &[Expr], flags: &[Expr]) -> Vec<Expr> {
+    let mut before = Expr::constant(0);
+    let mut out = Vec::new();
+    for f in flags {
+        let taken = shape.iter().enumerate().fold(Expr::constant(0), |sum, (i, d)| sum + before.equal(&i.into()) * d);
+        out.push(f.select(&1.into(), &taken));
+        before = before + (Expr::constant(1) - f);
+    }
+    out
+}
+
+/// `x` brought between two expressions.
 pub fn clamp(x: &Expr, low: &Expr, high: &Expr) -> Expr {
     x.maximum(low).minimum(high)
 }

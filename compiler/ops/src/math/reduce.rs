@@ -18,7 +18,7 @@ use oaaxc_ir::upgrade::UpgradeCx;
 use oaaxc_ir::{DType, Datum, Node, ReadAttributes, ReadOperands, Scalar};
 
 use crate::formula::compute_type;
-use crate::sizes::axis_flags;
+use crate::sizes::{axis_flags, without_flagged};
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
@@ -230,8 +230,9 @@ impl Split {
     }
 }
 
-/// Axes known only at run time: writes to a tensor that keeps all dims, and defines the result's sizes.
-pub fn run_time_result(cx: &mut LowerCx, shape: &[Expr], flags: &[Expr], keep: bool) -> Result<Arg> {
+/// Axes known only at run time: the tensor to write, which keeps all dims, after the result's sizes are defined.
+/// Where the result drops dims, the caller makes it an alias once the tensor is written.
+fn run_time_result(cx: &mut LowerCx, shape: &[Expr], flags: &[Expr], keep: bool) -> Result<Arg> {
     let Some(oaaxc_ir::Type::Tensor(ty)) = cx.output_type(0).cloned() else {
         return Err(cx.fail(Code::INTERNAL, "the result is not a tensor"));
     };
@@ -243,19 +244,10 @@ pub fn run_time_result(cx: &mut LowerCx, shape: &[Expr], flags: &[Expr], keep: b
         }
         return cx.result(0);
     }
-    for (j, size) in sizes.iter().enumerate() {
-        // Dim j is the one before which j dims are kept, and which is kept itself.
-        let (mut value, mut before) = (Expr::constant(0), Expr::constant(0));
-        for (d, f) in shape.iter().zip(flags) {
-            let is_kept = Expr::constant(1) - f;
-            value = value + &is_kept * before.equal(&j.into()) * d;
-            before = before + is_kept;
-        }
+    for (size, value) in sizes.iter().zip(without_flagged(shape, flags, sizes.len())) {
         cx.define(size, value)?;
     }
-    let whole = cx.temp(ty.dtype, kept);
-    cx.alias(0, &whole)?;
-    Ok(whole)
+    Ok(cx.temp(ty.dtype, kept))
 }
 
 fn lower(cx: &mut LowerCx) -> Result<()> {
@@ -295,7 +287,8 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
         l.stores.push(Store::at(&yb, dropped(kept), total));
         k.push(l);
     }
-    cx.launch(k)
+    cx.launch(k)?;
+    if run_time && !keep { cx.alias(0, &y) } else { Ok(()) }
 }
 
 fn before(row: &Row, body: &mut Body, acc: DType, v: V) -> V {

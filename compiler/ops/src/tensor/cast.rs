@@ -97,6 +97,9 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
     if y.dtype == DType::F8E8M0 && mode != "nearest" {
         return lower_to_e8m0(cx, &mode);
     }
+    if y.dtype.is_integer() && y.dtype.onnx_bits() < 8 {
+        return cx.pointwise(std::slice::from_ref(&x), &y, |body, v| body.cast(DType::I64, v[0]));
+    }
     let Some(limit) = (!saturate).then(|| cast_rules::overflow(y.dtype)).flatten() else { return cx.convert(&x, &y) };
     cx.pointwise(std::slice::from_ref(&x), &y, |body, v| {
         let wide = body.cast(DType::F32, v[0]);

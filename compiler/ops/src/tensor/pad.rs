@@ -66,18 +66,29 @@ fn per_dim<T: Clone>(cx: &impl ReadAttributes, pads: &[T], axes: Option<Vec<i64>
     Ok(all)
 }
 
-fn axes(cx: &impl ReadOperands) -> Result<Option<Vec<i64>>> {
-    if !cx.has_input(3) {
-        return Ok(None);
-    }
-    let axes = cx.known_ints(3);
-    axes.map(Some).ok_or_else(|| cx.fail(Code::VALUE, "the axes must be known when the model is built"))
+/// Whether axes are given that only the run knows.
+fn open_axes(cx: &impl ReadOperands) -> bool {
+    cx.has_input(3) && cx.known_ints(3).is_none()
+}
+
+/// As `per_dim` for axes that only the run knows: each dim looks for itself among them.
+fn per_open_dim(pads: &[Expr], axes: &[Expr], rank: usize) -> Vec<(Expr, Expr)> {
+    let at = |d: usize, from: usize| {
+        let named = |j: usize| axes[j].modulo(&rank.max(1).into()).equal(&d.into()) * &pads[from + j];
+        (0..axes.len()).fold(Expr::constant(0), |sum, j| sum + named(j))
+    };
+    (0..rank).map(|d| (at(d, 0), at(d, axes.len()))).collect()
 }
 
 fn infer(cx: &mut InferCx) -> Result<()> {
     let (dtype, shape) = (cx.dtype(0)?, cx.shape(0)?);
     mode(cx)?;
-    let axes = axes(cx)?;
+    if open_axes(cx) {
+        let dims = shape.iter().map(|_| cx.fresh("padded")).collect();
+        cx.set(0, dtype, dims);
+        return Ok(());
+    }
+    let axes = cx.known_ints(3);
     let dims = match cx.known(1) {
         Some(pads) => {
             let pads = per_dim(cx, &pads, axes, shape.len(), Expr::constant(0))?;
@@ -125,11 +136,19 @@ fn eval(cx: &EvalCx) -> Result<Vec<Datum>> {
 
 fn lower(cx: &mut LowerCx) -> Result<()> {
     let x = cx.arg(0)?;
-    let axes = axes(cx)?;
     let mode = mode(cx)?;
     let cells = cx.sizes(1)?;
-    let pads = per_dim(cx, &cells, axes, x.dims.len(), Expr::constant(0))?;
-    if let (None, Some(Type::Tensor(ty))) = (cx.known(1), cx.output_type(0).cloned()) {
+    let pads = if open_axes(cx) {
+        let axes = cx.sizes(3)?;
+        if cells.len() != 2 * axes.len() {
+            return Err(cx.fail(Code::VALUE, format!("{} pads are given for {} axes", cells.len(), axes.len())));
+        }
+        per_open_dim(&cells, &axes, x.dims.len())
+    } else {
+        per_dim(cx, &cells, cx.known_ints(3), x.dims.len(), Expr::constant(0))?
+    };
+    let is_open = open_axes(cx) || cx.known(1).is_none();
+    if let (true, Some(Type::Tensor(ty))) = (is_open, cx.output_type(0).cloned()) {
         for ((size, d), (before, after)) in ty.shape.iter().flatten().zip(&x.dims).zip(&pads) {
             let value = d + before + after;
             if *size != value {

@@ -14,6 +14,8 @@ use oaaxc_ir::op::{Lower, OpDef, no_upgrade};
 use oaaxc_ir::upgrade::UpgradeCx;
 use oaaxc_ir::{Datum, ReadAttributes, ReadOperands, Type};
 
+use crate::sizes::{axis_flags, dim, with_ones, without_flagged};
+
 type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// ONNX Reshape.
@@ -41,7 +43,7 @@ pub static SQUEEZE: OpDef = OpDef {
     upgrade: upgrade_axes,
     infer: infer_squeeze,
     eval: eval_squeeze,
-    lower: Lower::Kernels(alias),
+    lower: Lower::Kernels(lower_axes),
 };
 /// ONNX Unsqueeze.
 pub static UNSQUEEZE: OpDef = OpDef {
@@ -50,7 +52,7 @@ pub static UNSQUEEZE: OpDef = OpDef {
     upgrade: upgrade_axes,
     infer: infer_unsqueeze,
     eval: eval_unsqueeze,
-    lower: Lower::Kernels(alias),
+    lower: Lower::Kernels(lower_axes),
 };
 /// ONNX Identity.
 pub static IDENTITY: OpDef = OpDef {
@@ -185,19 +187,45 @@ fn eval_flatten(cx: &EvalCx) -> Result<Vec<Datum>> {
     Ok(vec![x.reshaped(vec![before.iter().product(), after.iter().product()]).into()])
 }
 
-/// The axes operand; it must be known.
-fn axes(cx: &InferCx) -> Result<Option<Vec<i64>>> {
-    if !cx.has_input(1) {
+/// How many axes operand 1 has, where they come only with the run.
+fn open_axes(cx: &InferCx) -> Result<Option<usize>> {
+    if !cx.has_input(1) || cx.known_ints(1).is_some() {
         return Ok(None);
     }
-    let axes = cx.known_ints(1);
-    axes.map(Some).ok_or_else(|| cx.fail(Code::VALUE, "the axes must be known when the model is built"))
+    let count = Expr::product(&cx.shape(1)?).as_const().map(dim);
+    count.map(Some).ok_or_else(|| cx.fail(Code::RANK, "the number of axes must be known when the model is built"))
+}
+
+/// Squeeze and Unsqueeze: sizes of axes that only the run knows are defined here; then an alias.
+fn lower_axes(cx: &mut LowerCx) -> Result<()> {
+    let x = cx.arg(0)?;
+    if cx.has_input(1) && cx.known_ints(1).is_none() {
+        let axes = cx.sizes(1)?;
+        let Some(Type::Tensor(ty)) = cx.output_type(0).cloned() else { return Ok(()) };
+        let sizes = ty.shape.unwrap_or_default();
+        let values = if cx.node.op.name == "Squeeze" {
+            without_flagged(&x.dims, &axis_flags(&axes, x.dims.len()), sizes.len())
+        } else {
+            with_ones(&x.dims, &axis_flags(&axes, sizes.len()))
+        };
+        for (size, value) in sizes.iter().zip(&values) {
+            cx.define(size, value.clone())?;
+        }
+        let same = Expr::product(&x.dims).equal(&Expr::product(&values));
+        cx.check(same, format!("{}: the axes do not fit the sizes", cx.node.op.name));
+    }
+    cx.alias(0, &x)
 }
 
 fn infer_squeeze(cx: &mut InferCx) -> Result<()> {
     let (dtype, shape) = (cx.dtype(0)?, cx.shape(0)?);
+    if let Some(count) = open_axes(cx)? {
+        let dims = (count..shape.len()).map(|_| cx.fresh("squeezed")).collect();
+        cx.set(0, dtype, dims);
+        return Ok(());
+    }
     let mut dropped = vec![false; shape.len()];
-    match axes(cx)? {
+    match cx.known_ints(1) {
         Some(axes) => {
             for axis in axes {
                 let at = normalize_axis(cx.node, axis, shape.len())?;
@@ -252,7 +280,12 @@ fn unsqueezed<T: Clone>(cx: &impl ReadAttributes, shape: &[T], axes: &[i64], one
 
 fn infer_unsqueeze(cx: &mut InferCx) -> Result<()> {
     let (dtype, shape) = (cx.dtype(0)?, cx.shape(0)?);
-    let axes = axes(cx)?.ok_or_else(|| cx.fail(Code::OPERAND, "the axes are missing"))?;
+    if let Some(count) = open_axes(cx)? {
+        let dims = (0..shape.len() + count).map(|_| cx.fresh("unsqueezed")).collect();
+        cx.set(0, dtype, dims);
+        return Ok(());
+    }
+    let axes = cx.known_ints(1).ok_or_else(|| cx.fail(Code::OPERAND, "the axes are missing"))?;
     let dims = unsqueezed(cx, &shape, &axes, Expr::constant(1))?;
     let known = cx.known(0);
     cx.set_known(0, dtype, dims, known);

@@ -41,27 +41,27 @@ impl Cut {
     fn whole(size: &Expr) -> Cut {
         Cut { first: 0.into(), step: 1.into(), count: size.clone() }
     }
-    fn new(size: &Expr, start: &Expr, end: &Expr, step: &Expr) -> Cut {
+    fn new(size: &Expr, start: &Expr, end: &Expr, step: &Expr, signed: bool) -> Cut {
         match step.as_const() {
-            Some(1..) => Cut::forward(size, start, end, step),
+            Some(1..) => Cut::forward(size, start, end, step, signed),
             Some(_) => Cut::backward(size, start, end, step),
             None => {
                 let down = step.less(&0.into());
                 let positive = step.maximum(&1.into());
                 let negative = step.minimum(&(-1).into());
-                let (f, b) = (Cut::forward(size, start, end, &positive), Cut::backward(size, start, end, &negative));
+                let (f, b) = (Cut::forward(size, start, end, &positive, signed), Cut::backward(size, start, end, &negative));
                 Cut { first: down.select(&b.first, &f.first), step: step.clone(), count: down.select(&b.count, &f.count) }
             }
         }
     }
-    fn forward(size: &Expr, start: &Expr, end: &Expr, step: &Expr) -> Cut {
+    fn forward(size: &Expr, start: &Expr, end: &Expr, step: &Expr, signed: bool) -> Cut {
         let at = |x: &Expr| match x.as_const() {
             Some(0) => Expr::constant(0),
             Some(n) if n >= FAR => size.clone(),
             Some(n) if n <= -FAR => Expr::constant(0),
             Some(n) if n > 0 => x.minimum(size),
             Some(n) => (size + &Expr::constant(n)).maximum(&0.into()),
-            None if is_size(x) => x.minimum(size),
+            None if !signed && is_size(x) => x.minimum(size),
             None => clamp(&x.less(&0.into()).select(&(x + size), x), &0.into(), size),
         };
         // Where something is left, a start that is a number ≥ 0 lies inside the dim.
@@ -93,7 +93,8 @@ impl Cut {
 }
 
 /// One cut per dim. `axes` may be expressions; then each dim looks for itself among them.
-fn cuts(shape: &[Expr], starts: &[Expr], ends: &[Expr], axes: &[Expr], steps: &[Expr]) -> Vec<Cut> {
+/// `signed`: symbols of starts and ends are numbers read during the run, which may be negative, not sizes.
+fn cuts(shape: &[Expr], starts: &[Expr], ends: &[Expr], axes: &[Expr], steps: &[Expr], signed: bool) -> Vec<Cut> {
     let rank = Expr::from(shape.len().max(1));
     let one = |(d, size): (usize, &Expr)| {
         let mut cut = Cut::whole(size);
@@ -102,7 +103,7 @@ fn cuts(shape: &[Expr], starts: &[Expr], ends: &[Expr], axes: &[Expr], steps: &[
             if named.is(0) {
                 continue;
             }
-            let new = Cut::new(size, &starts[j], &ends[j], &steps[j]);
+            let new = Cut::new(size, &starts[j], &ends[j], &steps[j], signed);
             cut = Cut {
                 first: named.select(&new.first, &cut.first),
                 step: named.select(&new.step, &cut.step),
@@ -143,7 +144,7 @@ fn infer(cx: &mut InferCx) -> Result<()> {
         cx.set(0, dtype, dims);
         return Ok(());
     };
-    let cuts = cuts(&shape, &starts, &ends, &axes, &steps);
+    let cuts = cuts(&shape, &starts, &ends, &axes, &steps, false);
     let known = cx.known(0).filter(|_| cuts.len() == 1).and_then(|known| {
         let (first, step, count) = (cuts[0].first.as_const()?, cuts[0].step.as_const()?, cuts[0].count.as_const()?);
         (0..count).map(|i| known.get(dim(first + i * step)).cloned()).collect()
@@ -186,7 +187,8 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
     let (starts, ends) = (cx.sizes(1)?, cx.sizes(2)?);
     let axes = if cx.has_input(3) { cx.sizes(3)? } else { (0..starts.len()).map(Expr::from).collect() };
     let steps = if cx.has_input(4) { cx.sizes(4)? } else { vec![1.into(); starts.len()] };
-    let cuts = cuts(&x.dims, &starts, &ends, &axes, &steps);
+    let read = cx.known(1).is_none() || cx.known(2).is_none();
+    let cuts = cuts(&x.dims, &starts, &ends, &axes, &steps, read);
     if let Some(Type::Tensor(ty)) = cx.output_type(0).cloned() {
         for (size, cut) in ty.shape.iter().flatten().zip(&cuts) {
             if *size != cut.count {
