@@ -8,10 +8,11 @@ use bytes::Bytes;
 use oaaxc_base::{Code, Diagnostic, Origin};
 use oaaxc_ir::ValueId;
 use oaaxc_ir::graph::BlockId;
+use oaaxc_ops::schema_types::{self, DefaultValue};
 
 use crate::import::{Env, FunctionKey, Importer};
 use crate::limits;
-use crate::messages::{FunctionProto, NodeProto};
+use crate::messages::{AttributeProto, FunctionProto, NodeProto};
 use crate::node::{path_part, resolve};
 use crate::scope::Entry;
 use crate::tensor::show;
@@ -92,8 +93,28 @@ impl Importer<'_> {
     }
 }
 
-/// ONNX's own body of an operator.
+/// ONNX's own body of an operator; its attributes have the defaults of the schema.
 pub(crate) fn of_schema(domain: &str, name: &str, opset: i64) -> Result<Rc<FunctionProto>, Diagnostic> {
-    let _ = opset;
-    Err(Diagnostic::error(Code::UNSUPPORTED, format!("{domain}:{name}: function bodies are not read yet")))
+    let lacking = || Diagnostic::error(Code::UNSUPPORTED, format!("{name} has no function body that holds for every node"));
+    let body = schema_types::function_body(domain, name, opset).ok_or_else(lacking)?;
+    let mut function = crate::text::function(body.text)?;
+    let schema = schema_types::lookup(domain, name, opset).ok_or_else(lacking)?;
+    for attribute in schema.attributes {
+        let Some(default) = attribute.default else { continue };
+        let mut proto = AttributeProto {
+            name: Bytes::from_static(attribute.name.as_bytes()),
+            kind: crate::attribute::schema_kind(attribute.kind),
+            ..AttributeProto::default()
+        };
+        match default {
+            DefaultValue::Int(v) => proto.i = Some(v),
+            DefaultValue::Float(v) => proto.f = Some(v),
+            DefaultValue::Text(v) => proto.s = Some(Bytes::from_static(v.as_bytes())),
+            DefaultValue::Ints(v) => proto.ints = v.to_vec(),
+            DefaultValue::Floats(v) => proto.floats = v.to_vec(),
+            DefaultValue::Texts(v) => proto.strings = v.iter().map(|t| Bytes::from_static(t.as_bytes())).collect(),
+        }
+        function.attribute_proto.push(proto);
+    }
+    Ok(Rc::new(function))
 }

@@ -43,6 +43,8 @@ pub(crate) struct Importer<'a> {
     /// Nodes imported so far, each inlining and retyping counted.
     pub imported: u64,
     pub out_of_budget: bool,
+    /// The nodes have the internal form already: attributes that no schema knows, nothing to upgrade.
+    pub internal: bool,
 }
 
 /// What holds for the nodes at hand.
@@ -78,6 +80,7 @@ pub(crate) fn model(
         names: HashSet::new(),
         imported: 0,
         out_of_budget: false,
+        internal: model.metadata_props.iter().any(|p| &p.key[..] == b"oaaxc.form" && &p.value[..] == b"internal"),
     };
     match importer.run(model) {
         Ok(imported) if importer.errors == 0 => {

@@ -18,6 +18,7 @@ mod scan;
 mod scope;
 mod suggest;
 mod tensor;
+pub mod text;
 mod types;
 
 use std::collections::BTreeMap;
@@ -78,6 +79,13 @@ pub fn import(path: &Path, options: &ImportOptions) -> Result<Imported, Diagnost
 /// Reads a model from memory. `name` stands in messages; external data lies in `folder`, if anywhere.
 pub fn import_bytes(bytes: Bytes, name: &str, folder: Option<&Path>, options: &ImportOptions) -> Result<Imported, Diagnostics> {
     import_named(bytes, name, options.external_folder.as_deref().or(folder), options)
+}
+
+/// Reads a model in ONNX text, as `text::print` writes it or as people do.
+pub fn import_text(text: &str, name: &str, options: &ImportOptions) -> Result<Imported, Diagnostics> {
+    let external = external::ExternalData::none();
+    let model = text::model(text).map_err(|d| Diagnostics { items: vec![d.note(format!("in {name}"))] })?;
+    import::model(&model, name, &external, options)
 }
 
 fn import_named(bytes: Bytes, name: &str, folder: Option<&Path>, options: &ImportOptions) -> Result<Imported, Diagnostics> {

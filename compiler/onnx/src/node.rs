@@ -136,8 +136,10 @@ impl Importer<'_> {
             checks: Vec::new(),
         };
         let version = schema.map_or(opset, |s| s.since_version);
-        guarded(|| (op.upgrade)(&mut UpgradeCx { graph: &mut self.graph, node: &mut node, version }), origin)
-            .map_err(|d| describe(d, &self.graph, &node))?;
+        if !self.internal {
+            guarded(|| (op.upgrade)(&mut UpgradeCx { graph: &mut self.graph, node: &mut node, version }), origin)
+                .map_err(|d| describe(d, &self.graph, &node))?;
+        }
         if let Some(rule) = oaaxc_ops::control::bodies(op) {
             self.bodies(&mut node, rule, &split.graphs, env)?;
         } else if let Some(name) = split.graphs.keys().next() {
@@ -179,7 +181,7 @@ impl Importer<'_> {
             let message = format!("{name} came with opset {first} of {shown}, the model imports {opset}");
             return Err(Diagnostic::error(Code::UNKNOWN_OPERATOR, message).help("raise the opset of the model"));
         };
-        if schema.deprecated {
+        if schema.deprecated && !self.internal {
             let message = format!("{name} is no longer an operator of {shown} since opset {}", schema.since_version);
             return Err(Diagnostic::error(Code::UNKNOWN_OPERATOR, message));
         }
@@ -227,6 +229,12 @@ impl Importer<'_> {
             let name = show(&proto.name);
             if let Some(schema) = schema {
                 let Some(formal) = schema.attribute(&name) else {
+                    if self.internal {
+                        if let Held::Data(attribute) = attribute::read(proto, self.external)? {
+                            split.data.insert(name, attribute);
+                        }
+                        continue;
+                    }
                     let error = Diagnostic::error(Code::ATTRIBUTE, format!("the operator has no attribute `{name}`"));
                     let near = crate::suggest::nearest(&name, schema.attributes.iter().map(|a| a.name));
                     return Err(near.into_iter().fold(error, |e, near| e.help(format!("did you mean `{near}`?"))));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::{Datum, Graph, eval, interpret, lower};
-use oaaxc_onnx::{ImportOptions, data, import};
+use oaaxc_onnx::{ImportOptions, data, import, import_text, text};
 
 /// How a case ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -66,16 +66,19 @@ pub enum Way {
     Eval,
     /// The interpreter on the kernels.
     Kernels,
+    /// The operators' own evaluation, of the graph that was printed as text and read back.
+    Text,
 }
 
 impl Way {
-    /// Both.
-    pub const ALL: [Way; 2] = [Way::Eval, Way::Kernels];
+    /// Every way, in the order in which they are tried.
+    pub const ALL: [Way; 3] = [Way::Eval, Way::Kernels, Way::Text];
     /// The word in lists and JSON.
     pub fn word(self) -> &'static str {
         match self {
             Way::Eval => "eval",
             Way::Kernels => "kernels",
+            Way::Text => "text",
         }
     }
 }
@@ -90,9 +93,9 @@ pub fn run_case(folder: &Path, way: Way) -> Outcome {
 
 fn try_case(folder: &Path, way: Way) -> Result<f64, Outcome> {
     let imported = import(&folder.join("model.onnx"), &ImportOptions::default()).map_err(|d| from_diagnostics(&d))?;
-    let graph = imported.graph;
+    let graph = if way == Way::Text { through_text(&imported.graph)? } else { imported.graph };
     let mut run: Box<dyn Fn(Vec<Datum>) -> Result<Vec<Datum>, Outcome>> = match way {
-        Way::Eval => Box::new(|inputs| eval::evaluate(&graph, inputs).map_err(|d| from_diagnostic(&d))),
+        Way::Eval | Way::Text => Box::new(|inputs| eval::evaluate(&graph, inputs).map_err(|d| from_diagnostic(&d))),
         Way::Kernels => {
             let program = lower::lower(&graph).map_err(|d| from_diagnostics(&d))?;
             Box::new(move |inputs| {
@@ -112,6 +115,18 @@ fn try_case(folder: &Path, way: Way) -> Result<f64, Outcome> {
         worst = worst.max(run_set(&graph, &set, &mut run)?);
     }
     Ok(worst)
+}
+
+/// The graph printed and read back; printed again it must be the same text.
+fn through_text(graph: &Graph) -> Result<Graph, Outcome> {
+    let printed = text::print(graph, usize::MAX);
+    let read = import_text(&printed, "printed graph", &ImportOptions::default()).map_err(|d| from_diagnostics(&d))?;
+    let again = text::print(&read.graph, usize::MAX);
+    let difference = printed.lines().zip(again.lines()).find(|(a, b)| a != b);
+    match difference {
+        Some((a, b)) => Err(Outcome::failed(Status::Wrong, format!("printed `{a}`, and read back `{b}`"))),
+        None => Ok(read.graph),
+    }
 }
 
 fn run_set(graph: &Graph, set: &Path, run: &mut dyn Fn(Vec<Datum>) -> Result<Vec<Datum>, Outcome>) -> Result<f64, Outcome> {

@@ -1,5 +1,5 @@
-//! `oaaxc-conformance FOLDER... [--filter TEXT] [--way eval|kernels] [--json] [--bless] [--failures]`:
-//! runs ONNX cases by both oracles, one line each, counts at the end.
+//! `oaaxc-conformance FOLDER... [--filter TEXT] [--way eval|kernels|text] [--json] [--bless] [--failures]`:
+//! runs ONNX cases by both oracles and through text, one line each, counts at the end.
 //!
 //! With the whole of the node cases, `--bless` writes the lists of cases that do not pass yet, and
 //! without it the exit code says whether the lists still hold.
@@ -22,7 +22,7 @@ struct Arguments {
 }
 
 const USAGE: &str =
-    "usage: oaaxc-conformance FOLDER... [--filter TEXT] [--way eval|kernels] [--threads N] [--failures] [--json] [--bless]";
+    "usage: oaaxc-conformance FOLDER... [--filter TEXT] [--way eval|kernels|text] [--threads N] [--failures] [--json] [--bless]";
 
 fn arguments() -> Result<Arguments, String> {
     let mut out = Arguments {
