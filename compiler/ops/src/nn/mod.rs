@@ -8,6 +8,7 @@ pub mod layer_norm;
 mod lp_norm;
 mod lrn;
 mod pool;
+pub mod recurrent;
 pub mod rows;
 mod softmax;
 pub mod window;
@@ -35,6 +36,9 @@ pub static OPS: &[&OpDef] = &[
     &pool::GLOBAL_MAX_POOL,
     &pool::LP_POOL,
     &pool::MAX_POOL,
+    &recurrent::GRU,
+    &recurrent::LSTM,
+    &recurrent::RNN,
     &softmax::HARDMAX,
     &softmax::LOG_SOFTMAX,
     &softmax::SOFTMAX,
