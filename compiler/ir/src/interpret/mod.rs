@@ -12,7 +12,7 @@ use oaaxc_base::SideTable;
 
 use crate::expr::{Expr, SymId};
 use crate::interpret::kernel::{Memory, storage_len};
-use crate::kernel::Layout;
+use crate::kernel::{Kernel, Layout};
 use crate::program::{Instr, Program, SlotId, SlotKind};
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -32,9 +32,18 @@ impl From<String> for Fault {
     }
 }
 
+/// Runs one kernel on the memory of its arguments, for these symbols.
+pub type RunKernel<'a> = dyn Fn(&Kernel, &mut [Memory], &dyn Fn(SymId) -> Option<i64>) -> Result<(), String> + 'a;
+
 /// Runs a program on tensors, one per input, in order; returns one per output.
 pub fn run(program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, Fault> {
-    let mut run = Run { program, symbols: BTreeMap::new(), memory: SideTable::new(None), dims: SideTable::new(Vec::new()) };
+    run_with(program, inputs, &kernel::run)
+}
+
+/// The same with another way to run kernels: a target's code is tried on whole programs by this.
+pub fn run_with(program: &Program, inputs: &[Tensor], run_kernel: &RunKernel) -> Result<Vec<Tensor>, Fault> {
+    let (memory, dims) = (SideTable::new(None), SideTable::new(Vec::new()));
+    let mut run = Run { program, run_kernel, symbols: BTreeMap::new(), memory, dims };
     if inputs.len() != program.inputs.len() {
         return Err(format!("{} inputs are given, {} are wanted", inputs.len(), program.inputs.len()).into());
     }
@@ -92,6 +101,7 @@ fn scatter(parts: &[Vec<usize>], base: usize, elements: &mut std::slice::ChunksE
 
 struct Run<'a> {
     program: &'a Program,
+    run_kernel: &'a RunKernel<'a>,
     symbols: BTreeMap<SymId, i64>,
     memory: SideTable<SlotId, Option<Memory>>,
     /// Sizes of a slot when it was last written or bound.
@@ -230,7 +240,7 @@ impl Run<'_> {
             }
         }
         let symbols = |s: SymId| self.symbols.get(&s).copied();
-        kernel::run(&launch.kernel, &mut memory, &symbols).map_err(fault)?;
+        (self.run_kernel)(&launch.kernel, &mut memory, &symbols).map_err(fault)?;
         for ((slot, (_, buffer)), bytes) in launch.slots.iter().zip(launch.kernel.arguments()).zip(memory) {
             if buffer.role != crate::kernel::Role::In {
                 self.memory.set(*slot, Some(bytes));
