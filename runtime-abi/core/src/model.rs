@@ -189,6 +189,10 @@ fn choose<'a>(
             reasons.push(format!("{} is for {}, this machine is {host}", variant.id, variant.arch.join(", ")));
             continue;
         }
+        if !files.has(&variant.program) {
+            reasons.push(format!("the files of {} are not in this image", variant.id));
+            continue;
+        }
         let program = Program::parse(&verified(manifest, files, &variant.program, pool)?)?;
         if program.objects.len() != variant.objects.len() {
             fail!(

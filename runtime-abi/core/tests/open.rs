@@ -59,6 +59,16 @@ fn levels_are_chosen_from_the_top_with_a_reason() {
 }
 
 #[test]
+fn a_variant_whose_files_are_not_in_the_image_is_passed_over() {
+    let folder = folder("slim");
+    let plain = folder.join("models");
+    write_folder(&programs::scaled_sum(), &plain);
+    fs::remove_dir_all(plain.join("targets")).expect("written above");
+    let error = Model::open(&plain, &options()).err().expect("nothing left");
+    assert_eq!(error.message, "no variant runs here: the files of cpu are not in this image");
+}
+
+#[test]
 fn a_changed_byte_of_any_file_is_found_before_use() {
     let folder = folder("tamper");
     let plain = folder.join("models");

@@ -7,7 +7,7 @@ use oaax_abi::{DType, Dim, EntrySpec, Expr, Instruction, KernelId, KernelSpec, P
 pub const LEVELS: &[&str] =
     if cfg!(target_arch = "x86_64") { &["x86-64", "x86-64-v2", "x86-64-v4+nothing"] } else { &[std::env::consts::ARCH] };
 
-/// A kernel of `demo.c`: ceil(dim[grain] / 1024) groups.
+/// A kernel of `demo.c`.
 fn kernel(b: &mut ProgramBuilder, symbol: &str, buffers: u32, dims: u32, groups: Expr, scratch: i64) -> KernelId {
     let entries = (0..LEVELS.len() as u32).map(|object| EntrySpec {
         object,
@@ -38,7 +38,7 @@ fn builder(name: &str) -> ProgramBuilder {
     b
 }
 
-/// z[N] = x[N] × w + y[N]: symbols, a weight (0.5), the arena, both kernels on several groups.
+/// `z[N] = x[N] × w + y[N]`: symbols, a weight (0.5), the arena, both kernels on several groups.
 pub fn scaled_sum() -> Program {
     let mut b = builder("scaled_sum");
     let n = b.register();
@@ -56,7 +56,7 @@ pub fn scaled_sum() -> Program {
     b.finish().expect("a valid program")
 }
 
-/// y[N] = x + x + … (`times` ≥ 1 of them, a run-time scalar), by a loop over heap values; fails by
+/// `y[N]` = x + x + … (`times` ≥ 1 of them, a run-time scalar), by a loop over heap values; fails by
 /// name where `times` is negative, and takes a branch around the loop where it is 0.
 pub fn repeated_sum() -> Program {
     let mut b = builder("repeated_sum");
@@ -89,7 +89,7 @@ pub fn repeated_sum() -> Program {
     b.finish().expect("a valid program")
 }
 
-/// positions[K] of the elements of x[N] that are not 0: a size that the data decide.
+/// `positions[K]` of the elements of `x[N]` that are not 0: a size that the data decide.
 pub fn nonzero() -> Program {
     let mut b = builder("nonzero");
     let (n, k) = (b.register(), b.register());
@@ -106,7 +106,7 @@ pub fn nonzero() -> Program {
     b.finish().expect("a valid program")
 }
 
-/// z[M] = x[index[M]]: a kernel that may fault; two launches in one parallel region.
+/// `z[M] = x[index[M]]`: a kernel that may fault; two launches in one parallel region.
 pub fn gather() -> Program {
     let mut b = builder("gather");
     let (n, m) = (b.register(), b.register());

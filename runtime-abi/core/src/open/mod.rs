@@ -135,6 +135,14 @@ impl Files {
         Ok(Files { form, manifest, bound: true, source: Source::Entries(entries), copied })
     }
 
+    /// Whether a file is there; an image of one target lacks those of the others.
+    pub fn has(&self, path: &str) -> bool {
+        match &self.source {
+            Source::Folder(folder) => folder.join(path).is_file(),
+            Source::Entries(entries) => entries.contains_key(path),
+        }
+    }
+
     /// The bytes of a file, at an address that is a multiple of 64.
     pub fn get(&mut self, path: &str) -> Result<Bytes> {
         let bytes = match &self.source {
