@@ -14,7 +14,7 @@ use oaaxc_emit::text::Writer;
 use oaaxc_ir::kernel::{Item, Kernel, LoopAxis, Op, Role, Step};
 use oaaxc_ir::{DType, Expr};
 
-use crate::{compact, loops, partition, schedule, sort};
+use crate::{compact, contract, loops, partition, schedule, sort};
 
 /// How to emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,10 @@ pub(crate) struct Generator<'k> {
     pub shared_scratch: Expr,
     /// Functions besides the kernel's own.
     pub routines: Vec<&'static str>,
+    /// Lanes of f32 in a vector register.
+    pub lanes: u32,
+    /// Whether no schedule of its own was used.
+    pub generic: bool,
 }
 
 /// Emits a canonical kernel under this symbol; the error is a sentence for the user.
@@ -62,7 +66,7 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Emitted,
         strict: options.strict,
         fault: None,
     };
-    let mut g = Generator { em, resolver, shared_scratch: 0.into(), routines: Vec::new() };
+    let mut g = Generator { em, resolver, shared_scratch: 0.into(), routines: Vec::new(), lanes: options.lanes, generic: true };
     let groups = g.kernel(kernel)?;
     let ok = g.em.w.constant("0 : i32");
     g.em.w.line(format_args!("return {ok} : i32"));
@@ -72,6 +76,17 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Emitted,
 
 impl Generator<'_> {
     fn kernel(&mut self, kernel: &Kernel) -> Result<Expr, String> {
+        if !self.em.strict
+            && let Some(planned) = contract::plan(kernel, i64::from(self.lanes))
+        {
+            let one = self.em.w.int(1);
+            let group = self.em.w.open("%begin", "%end", &one);
+            planned.emit(&mut self.em, &group.counter, "%shared");
+            self.em.w.close(group);
+            self.shared_scratch = planned.scratch;
+            self.generic = false;
+            return Ok(planned.groups);
+        }
         if let Some(step) = schedule::single_loop(kernel) {
             let nest = Nest::of(&mut self.resolver, &kernel.parallel, &step);
             self.em.scope.ranges = self.resolver.ranges.clone();
@@ -116,7 +131,7 @@ impl Generator<'_> {
         let inside = axes.split_off(flat);
         let grain = schedule::rows(&body);
         let mut result = Ok(());
-        let Generator { em, resolver, shared_scratch, routines } = self;
+        let Generator { em, resolver, shared_scratch, routines, .. } = self;
         partition::over(em, &axes, &grain, &mut |em| {
             let open = loops::open(em, &inside);
             result = items(em, resolver, shared_scratch, routines, &body);
@@ -195,7 +210,7 @@ impl Generator<'_> {
             text.push_str(routine);
         }
         text.push_str("}\n");
-        Emitted { text, groups, scratch, generic: true }
+        Emitted { text, groups, scratch, generic: self.generic }
     }
 }
 

@@ -4,6 +4,7 @@
 //! says so in [`schedule`]. Nothing here looks at the machine that compiles, except `cpu:native`.
 
 mod compact;
+mod contract;
 mod folds;
 mod kernel;
 mod loops;

@@ -1,0 +1,277 @@
+//! What a contraction looks like to the packed micro-kernels: offsets instead of indices, and which
+//! side is contiguous in the result.
+//!
+//! `Rows`: the result is contiguous along N (a matrix product): rows of `a` are broadcast against
+//! panels of `b`. `Pixels`: the result is contiguous along the last M axis (a convolution in NCHW):
+//! rows of the weights are broadcast against packed pixels. Anything else is left to the generic path.
+
+use oaaxc_emit::access::{Code, Put, Resolver};
+use oaaxc_ir::expr::Expr;
+use oaaxc_ir::kernel::{Bounds, BufferId, Contract, Index, Kernel, Layout, LoopAxis, Step, Tile};
+use oaaxc_ir::{DType, Scalar};
+
+/// Columns of a weight panel.
+pub const PANEL: i64 = 16;
+
+/// Which axis is contiguous in the result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// N is: a matrix product.
+    Rows,
+    /// The last M axes are: a convolution over NCHW.
+    Pixels,
+}
+
+/// An analysed contraction of floats.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// The buffer of `a`.
+    pub a_buffer: BufferId,
+    /// The buffer of `b`.
+    pub b_buffer: BufferId,
+    /// Which side is contiguous.
+    pub side: Side,
+    /// Outer axes: one or more groups for each of their points.
+    pub outer: Vec<LoopAxis>,
+    /// The rows of `a`: for `Rows` one axis; for `Pixels` the spatial axes, slowest first.
+    pub m: Vec<LoopAxis>,
+    /// The columns of `b`.
+    pub n: LoopAxis,
+    /// The summed axes, slowest first.
+    pub k: Vec<LoopAxis>,
+    /// Element offset into `a`, over all axes, before the pixels became one axis.
+    pub a: Expr,
+    /// Indices of `a` that may lie outside, with the sizes that they must lie below.
+    pub a_guards: Vec<(Expr, Expr)>,
+    /// What `a` reads outside.
+    pub a_otherwise: f64,
+    /// Where `b` lies.
+    pub b: Weights,
+    /// The pixels as one axis, for `Pixels`: what `post` and `puts` are over.
+    pub pixel: Option<LoopAxis>,
+    /// The epilogue, its accesses as offsets.
+    pub post: Code,
+    /// Its stores.
+    pub puts: Vec<Put>,
+}
+
+/// Where `b` lies.
+#[derive(Clone, Debug)]
+pub enum Weights {
+    /// Panels `[N/16][K][16]` in this K order; the offset of column n's panel is `panel(n) · K · 16`
+    /// plus `base` (over the outer axes, free of n and k).
+    Panels {
+        /// Offset of the first panel of this outer point, in elements.
+        base: Expr,
+    },
+    /// Row-major: element offset over outer, n and k axes, affine in n and every k.
+    Plain {
+        /// The offset.
+        offset: Expr,
+    },
+}
+
+/// The analysed form, where the contraction is one that the micro-kernels compute.
+pub fn analyse(kernel: &Kernel) -> Option<Form> {
+    let Some(Step::Contract(c)) = kernel.single_step() else { return None };
+    let f32s = [c.a.buffer, c.b.buffer].iter().all(|b| kernel.buffer(*b).dtype == DType::F32);
+    let plain = [&c.a, &c.b].iter().all(|o| o.prologue.is_none() && o.zero.is_none());
+    let [n] = &c.n[..] else { return None };
+    if !f32s || !plain || c.acc != DType::F32 || c.b.otherwise.is_some() || c.k.is_empty() || c.m.is_empty() {
+        return None;
+    }
+    let mut resolver = Resolver::new(kernel);
+    let mut post = resolver.code(&c.post);
+    let puts = resolver.puts(&c.stores, &mut post);
+    // Loads of the epilogue must not fault: a fault leaves the kernel, and tiles are not left midway.
+    let faults = post.accesses.iter().flatten().any(|a| a.bounds == Bounds::Fault && !a.checks.is_empty());
+    let certain = |p: &Put| p.when.is_none() && p.access.bounds == Bounds::Inside;
+    if faults || !post.computed.is_empty() || !puts.iter().all(certain) {
+        return None;
+    }
+    // A panel of sixteen for a handful of columns is mostly padding.
+    if n.extent.as_const().is_some_and(|n| n < 4) {
+        return None;
+    }
+    let a_buffer = kernel.buffer(c.a.buffer);
+    if !a_buffer.layout.is_plain() {
+        return None;
+    }
+    let a = a_buffer.layout.offset(&a_buffer.dims, &c.a.index);
+    let side = side(kernel, c, n)?;
+    let mut form = Form {
+        a_buffer: c.a.buffer,
+        b_buffer: c.b.buffer,
+        side,
+        outer: kernel.parallel.iter().chain(&c.batch).cloned().collect(),
+        m: c.m.clone(),
+        n: n.clone(),
+        k: c.k.clone(),
+        a,
+        a_guards: Vec::new(),
+        a_otherwise: c.a.otherwise.map_or(0.0, Scalar::as_f64),
+        b: weights(kernel, c, n)?,
+        pixel: None,
+        post,
+        puts,
+    };
+    for axis in form.m.iter().chain(&form.k) {
+        form.a.axis_stride(axis.axis)?;
+    }
+    if c.a.otherwise.is_some() {
+        form.a_guards = c.a.index.iter().cloned().zip(a_buffer.dims.iter().cloned()).filter(|(i, d)| !inside(i, d, c)).collect();
+    }
+    match side {
+        Side::Rows => Some(rows(form)?),
+        Side::Pixels => pixels(form),
+    }
+}
+
+/// Whether an index is a bare axis that runs over exactly this dim.
+fn inside(index: &Expr, dim: &Expr, c: &Contract) -> bool {
+    let all = c.batch.iter().chain(&c.m).chain(&c.n).chain(&c.k);
+    index.as_axis().is_some_and(|axis| all.clone().any(|a| a.axis == axis && a.extent == *dim))
+        || index.as_const().is_some_and(|i| i >= 0 && dim.as_const().is_some_and(|d| i < d))
+        || in_group(index, dim, c)
+}
+
+/// Whether an index is `g · extent(i) + i` with `extent(g) · extent(i) = dim`: the channels of a group.
+fn in_group(index: &Expr, dim: &Expr, c: &Contract) -> bool {
+    c.batch.iter().any(|g| {
+        c.k.iter()
+            .chain(&c.n)
+            .any(|i| *index == Expr::axis(g.axis) * &i.extent + Expr::axis(i.axis) && &g.extent * &i.extent == *dim)
+    })
+}
+
+fn side(kernel: &Kernel, c: &Contract, n: &LoopAxis) -> Option<Side> {
+    let store = c.stores.first()?;
+    let buffer = kernel.buffer(store.buffer);
+    if !buffer.layout.is_plain() {
+        return None;
+    }
+    let index: Vec<Expr> =
+        store.index.iter().map(|i| if let Index::Expr(e) = i { Some(e.clone()) } else { None }).collect::<Option<_>>()?;
+    let offset = buffer.layout.offset(&buffer.dims, &index);
+    let last = c.m.last()?;
+    if offset.axis_stride(n.axis)?.is(1) {
+        Some(Side::Rows)
+    } else if offset.axis_stride(last.axis)?.is(1) {
+        Some(Side::Pixels)
+    } else {
+        None
+    }
+}
+
+fn weights(kernel: &Kernel, c: &Contract, n: &LoopAxis) -> Option<Weights> {
+    let buffer = kernel.buffer(c.b.buffer);
+    if buffer.layout.is_plain() {
+        let offset = buffer.layout.offset(&buffer.dims, &c.b.index);
+        for axis in c.k.iter().chain([n]) {
+            offset.axis_stride(axis.axis)?;
+        }
+        if c.m.iter().any(|m| offset.uses_axis(m.axis)) {
+            return None;
+        }
+        return Some(Weights::Plain { offset });
+    }
+    // `[…, n/16, k…, 16]` with the K dims in the contraction's order.
+    let Layout { order, tiles } = &buffer.layout;
+    let [Tile { dim: n_dim, size: PANEL }] = tiles[..] else { return None };
+    let rest = &c.b.index[n_dim] - Expr::axis(n.axis);
+    if rest.uses_axis(n.axis) || c.k.iter().any(|k| rest.uses_axis(k.axis)) {
+        return None;
+    }
+    let tail: Vec<usize> = order[order.len() - c.k.len()..].to_vec();
+    for (dim, k) in tail.iter().zip(&c.k) {
+        let whole = c.b.index[*dim].as_axis() == Some(k.axis) && buffer.dims[*dim] == k.extent;
+        if !whole {
+            return None;
+        }
+    }
+    if order.get(order.len() - c.k.len() - 1) != Some(&n_dim) {
+        return None;
+    }
+    // The first panel of an outer point: n and k at 0. With groups the rest is a multiple of the panel.
+    let zero = |e: &Expr| {
+        e.replace_axes(&|a| if a == n.axis || c.k.iter().any(|k| k.axis == a) { Expr::constant(0) } else { Expr::axis(a) })
+    };
+    let index: Vec<Expr> = c.b.index.iter().map(zero).collect();
+    let base = buffer.layout.offset(&buffer.dims, &index);
+    Some(Weights::Panels { base })
+}
+
+/// A matrix product: the M axes are joined into one where every access allows, else the leading ones are outer.
+fn rows(mut form: Form) -> Option<Form> {
+    if !form.a_guards.is_empty() {
+        return None;
+    }
+    while form.m.len() > 1 && form.can_join(true) {
+        form.join(true);
+    }
+    while form.m.len() > 1 {
+        let first = form.m.remove(0);
+        form.outer.push(first);
+    }
+    Some(form)
+}
+
+/// A convolution: the spatial axes are one pixel axis in the result and in the epilogue.
+fn pixels(mut form: Form) -> Option<Form> {
+    if form.k.iter().any(|k| k.extent.as_const().is_none()) || form.n.extent.as_const().is_none() {
+        return None;
+    }
+    // Axes that are one in the input too (a 1×1 convolution) make longer runs to copy.
+    while form.m.len() > 1 && form.a_guards.is_empty() && form.can_join(true) {
+        form.join(true);
+    }
+    let spatial = form.m.clone();
+    while form.m.len() > 1 {
+        if !form.can_join(false) {
+            return None;
+        }
+        form.join(false);
+    }
+    form.pixel = form.m.pop();
+    form.m = spatial;
+    Some(form)
+}
+
+impl Form {
+    /// Every expression of the epilogue.
+    fn epilogue(&self) -> Vec<Expr> {
+        let mut all = Vec::new();
+        let mut collect = |e: &Expr| {
+            all.push(e.clone());
+            e.clone()
+        };
+        self.post.clone().map_exprs(&mut collect);
+        self.puts.clone().iter_mut().for_each(|p| p.access.map_exprs(&mut collect));
+        all
+    }
+    /// Whether the last two M axes `(i, j)` are used as `i·J + j` everywhere.
+    fn can_join(&self, in_a: bool) -> bool {
+        let (x, y) = (&self.m[self.m.len() - 2], &self.m[self.m.len() - 1]);
+        let as_one = |e: &Expr| match (e.axis_stride(x.axis), e.axis_stride(y.axis)) {
+            (Some(i), Some(j)) => i == j * &y.extent,
+            _ => false,
+        };
+        self.epilogue().iter().all(as_one) && (!in_a || as_one(&self.a))
+    }
+    /// Joins them into the last.
+    fn join(&mut self, in_a: bool) {
+        let y = self.m.pop().expect("the caller saw two axes");
+        let x = self.m.pop().expect("the caller saw two axes");
+        let gone = |e: &Expr| e.replace_axes(&|a| if a == x.axis { Expr::constant(0) } else { Expr::axis(a) });
+        self.post.map_exprs(&mut |e| gone(e));
+        self.puts.iter_mut().for_each(|p| p.access.map_exprs(&mut |e| gone(e)));
+        if in_a {
+            self.a = gone(&self.a);
+        }
+        self.m.push(LoopAxis { axis: y.axis, extent: x.extent * y.extent });
+    }
+    /// All M axes, slowest first, the pixel axis for `Pixels`.
+    pub fn result_m(&self) -> &LoopAxis {
+        self.pixel.as_ref().unwrap_or(&self.m[0])
+    }
+}
