@@ -21,7 +21,7 @@ pub(crate) struct Sizes<'a> {
 
 /// The type of an input called `name`. A named dim is a symbol; a dim without a name gets one of its own.
 pub(crate) fn input_type(proto: &TypeProto, name: &str, symbols: &mut Symbols, sizes: &Sizes) -> Result<Type> {
-    build(proto, name, 0, &mut |shape, tensor| {
+    build(proto, name, 0, &mut |shape, tensor, inside| {
         let Some(shape) = shape else { return Ok(None) };
         if shape.dim.len() > limits::RANK {
             let message = format!("input \"{tensor}\" has {} dims, more than {}", shape.dim.len(), limits::RANK);
@@ -32,6 +32,8 @@ pub(crate) fn input_type(proto: &TypeProto, name: &str, symbols: &mut Symbols, s
             let param = dim.dim_param.as_ref().map(|p| show(p)).filter(|p| !p.is_empty() && p != "?");
             dims.push(match (dim.dim_value, param) {
                 (Some(value), _) if value >= 0 => Expr::constant(value),
+                // Elements of sequences may differ in shape: whoever takes one out gets sizes of its own.
+                _ if inside => Expr::sym(symbols.fresh("element")),
                 (_, Some(param)) => symbol(&param, symbols, sizes),
                 _ => unnamed(&format!("{tensor}_d{d}"), symbols, sizes),
             });
@@ -42,7 +44,7 @@ pub(crate) fn input_type(proto: &TypeProto, name: &str, symbols: &mut Symbols, s
 
 /// The type that a file declares where no symbols are wanted: dims are dropped.
 pub(crate) fn claimed_type(proto: &TypeProto, name: &str) -> Result<Type> {
-    build(proto, name, 0, &mut |_, _| Ok(None))
+    build(proto, name, 0, &mut |_, _, _| Ok(None))
 }
 
 /// A dim without a name: a symbol that no other dim shares.
@@ -66,7 +68,8 @@ fn symbol(name: &str, symbols: &mut Symbols, sizes: &Sizes) -> Expr {
     Expr::sym(id)
 }
 
-type ShapeOf<'a> = dyn FnMut(Option<&TensorShapeProto>, &str) -> Result<Option<Vec<Expr>>> + 'a;
+/// The sizes of a declared shape; also told the name and whether it is inside a sequence, an optional or a map.
+type ShapeOf<'a> = dyn FnMut(Option<&TensorShapeProto>, &str, bool) -> Result<Option<Vec<Expr>>> + 'a;
 
 fn build(proto: &TypeProto, name: &str, depth: usize, shape: &mut ShapeOf) -> Result<Type> {
     if depth > 8 {
@@ -75,12 +78,11 @@ fn build(proto: &TypeProto, name: &str, depth: usize, shape: &mut ShapeOf) -> Re
     let lacking = |what: &str| Diagnostic::error(Code::TYPE, format!("the type of \"{name}\" {what}"));
     if let Some(tensor) = &proto.tensor_type {
         let dtype = dtype_of(tensor.elem_type, &format!("\"{name}\""))?;
-        return Ok(Type::Tensor(oaaxc_ir::TensorType { dtype, shape: shape(tensor.shape.as_ref(), name)? }));
+        return Ok(Type::Tensor(oaaxc_ir::TensorType { dtype, shape: shape(tensor.shape.as_ref(), name, depth > 0)? }));
     }
-    let inner = |element: Option<&TypeProto>| -> Result<Box<Type>> {
+    let mut inner = |element: Option<&TypeProto>| -> Result<Box<Type>> {
         let element = element.ok_or_else(|| lacking("lacks its element type"))?;
-        // Elements of sequences may differ in shape: their declared dims are no facts.
-        Ok(Box::new(build(element, name, depth + 1, &mut |_, _| Ok(None))?))
+        Ok(Box::new(build(element, name, depth + 1, shape)?))
     };
     if let Some(sequence) = &proto.sequence_type {
         return Ok(Type::Sequence(inner(sequence.elem_type.as_deref())?));

@@ -1,4 +1,4 @@
-//! `oaaxc-conformance FOLDER... [--filter TEXT] [--way eval|kernels|text] [--json] [--bless] [--failures]`:
+//! `oaaxc-conformance FOLDER...|MODEL.onnx... [--filter TEXT] [--way eval|kernels|text] [--json] [--bless] [--failures]`:
 //! runs ONNX cases by both oracles and through text, one line each, counts at the end.
 //!
 //! With the whole of the node cases, `--bless` writes the lists of cases that do not pass yet, and
@@ -21,8 +21,7 @@ struct Arguments {
     threads: usize,
 }
 
-const USAGE: &str =
-    "usage: oaaxc-conformance FOLDER... [--filter TEXT] [--way eval|kernels|text] [--threads N] [--failures] [--json] [--bless]";
+const USAGE: &str = "usage: oaaxc-conformance FOLDER...|MODEL.onnx... [--filter TEXT] [--way eval|kernels|text] [--threads N] [--failures] [--json] [--bless]";
 
 fn arguments() -> Result<Arguments, String> {
     let mut out = Arguments {
@@ -75,7 +74,28 @@ fn read_list(way: Way) -> BTreeMap<String, String> {
     lines.filter_map(|line| line.split_once(' ')).map(|(name, status)| (name.to_string(), status.to_string())).collect()
 }
 
+/// Imports and lowers one model and says what stands in the way.
+fn check_model(path: &Path) -> bool {
+    let options = oaaxc_onnx::ImportOptions::default();
+    let imported = oaaxc_onnx::import(path, &options);
+    let result = imported.and_then(|imported| {
+        let graph = imported.graph;
+        println!("{}: {} nodes, {} warnings", path.display(), graph.listed_nodes().len(), imported.warnings.len());
+        oaaxc_ir::lower::lower(&graph).map(|program| program.launches().len())
+    });
+    match result {
+        Ok(launches) => println!("{}: {launches} kernels", path.display()),
+        Err(ref problems) => problems.items.iter().for_each(|d| println!("{d}")),
+    }
+    result.is_ok()
+}
+
 fn run(arguments: &Arguments) -> Result<bool, String> {
+    let (models, folders): (Vec<_>, Vec<_>) =
+        arguments.folders.iter().cloned().partition(|p| p.extension().is_some_and(|e| e == "onnx"));
+    if folders.is_empty() {
+        return Ok(models.iter().map(|path| check_model(path)).fold(true, |a, b| a & b));
+    }
     let folders = runner::folders(&arguments.folders, &arguments.filter).map_err(|e| format!("cannot list the cases: {e}"))?;
     runner::quiet_panics();
     let mut all: BTreeMap<(Way, String), Outcome> = BTreeMap::new();

@@ -4,9 +4,11 @@
 
 mod branch;
 mod constant;
+mod optional;
 mod repeat;
 mod scan;
 mod scan_output;
+mod sequence;
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::graph::Attributes;
@@ -17,7 +19,24 @@ use oaaxc_ir::upgrade::UpgradeCx;
 use oaaxc_ir::{Expr, Node, ReadAttributes, Tensor, Type, ValueId};
 
 /// The operators of this group.
-pub static OPS: &[&OpDef] = &[&constant::CONSTANT, &branch::IF, &repeat::LOOP, &scan::SCAN];
+pub static OPS: &[&OpDef] = &[
+    &constant::CONSTANT,
+    &branch::IF,
+    &repeat::LOOP,
+    &scan::SCAN,
+    &sequence::CONSTRUCT,
+    &sequence::EMPTY,
+    &sequence::AT,
+    &sequence::INSERT,
+    &sequence::ERASE,
+    &sequence::LENGTH,
+    &sequence::JOIN,
+    &sequence::SPLIT,
+    &sequence::MAP,
+    &optional::OPTIONAL,
+    &optional::GET,
+    &optional::HAS,
+];
 
 /// How an operator's bodies hang on its operands.
 pub struct Bodies {
@@ -31,8 +50,12 @@ pub struct Bodies {
 
 /// The rule of an operator with bodies.
 pub fn bodies(op: &OpDef) -> Option<&'static Bodies> {
-    let rules: [(&OpDef, &'static Bodies); 3] =
-        [(&branch::IF, &branch::IF_BODIES), (&repeat::LOOP, &repeat::LOOP_BODIES), (&scan::SCAN, &scan::SCAN_BODIES)];
+    let rules: [(&OpDef, &'static Bodies); 4] = [
+        (&branch::IF, &branch::IF_BODIES),
+        (&repeat::LOOP, &repeat::LOOP_BODIES),
+        (&scan::SCAN, &scan::SCAN_BODIES),
+        (&sequence::MAP, &sequence::MAP_BODIES),
+    ];
     rules.into_iter().find(|(owner, _)| std::ptr::eq(*owner, op)).map(|(_, rule)| rule)
 }
 

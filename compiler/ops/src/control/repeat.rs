@@ -87,7 +87,9 @@ fn infer(cx: &mut InferCx) -> Result<()> {
         let given = cx.graph.values[block.outputs[i + 1]].fact.clone();
         if i < carried {
             let held = cx.graph.values[block.inputs[i + 2]].fact.clone();
-            let fact = outside(cx, held, "carried")?;
+            // A loop may start with an optional and carry what it holds from then on.
+            let became = !matches!(given.ty, Type::Optional(_)) && matches!(held.ty, Type::Optional(_));
+            let fact = outside(cx, if became { Fact::of(given.ty) } else { held }, "carried")?;
             cx.set_fact(i, fact);
             continue;
         }

@@ -141,7 +141,7 @@ impl ScanOutput {
                 let doubled = (growth.capacity.clone() * 2).maximum(&4.into());
                 cx.define(&growth.larger_capacity, growth.enough.clone().unwrap_or(doubled))?;
                 cx.emit(Instr::Alloc { slot: growth.larger.slot });
-                copy_part(cx, &self.buffer, &growth.larger, self.buffer.dims.clone(), None)?;
+                copy_part(cx, &self.buffer, &growth.larger, self.buffer.dims.clone(), Place::Start)?;
                 cx.define(&growth.capacity, growth.larger_capacity.clone())?;
                 cx.emit(Instr::Alias { to: self.buffer.slot, from: growth.larger.slot });
                 Ok(())
@@ -149,7 +149,7 @@ impl ScanOutput {
             let full = Expr::sym(counter).equal(&growth.capacity);
             cx.emit(Instr::If { condition: full, then: growing, otherwise: Vec::new() });
         }
-        copy_part(cx, &from, &self.buffer, from.dims.clone(), Some((self.axis, place.clone())))
+        copy_part(cx, &from, &self.buffer, from.dims.clone(), Place::Slice(self.axis, place.clone()))
     }
 
     /// After the loop, which ran `trips` times.
@@ -171,20 +171,30 @@ impl ScanOutput {
             return Ok(());
         }
         let to = cx.result(self.result)?;
-        copy_part(cx, &self.buffer, &to, to.dims.clone(), None)
+        copy_part(cx, &self.buffer, &to, to.dims.clone(), Place::Whole)
     }
 }
 
-/// Copies the elements of `extents` from one tensor to the same place of another, or to a slice of it.
-fn copy_part(cx: &mut LowerCx, from: &Arg, to: &Arg, extents: Vec<Expr>, slice: Option<(usize, Expr)>) -> Result<()> {
+/// Which part of a tensor is written.
+enum Place {
+    /// All of it.
+    Whole,
+    /// The elements at the same coordinates; the rest stays.
+    Start,
+    /// The slice at a position along an axis; the rest stays.
+    Slice(usize, Expr),
+}
+
+/// Copies the elements of `extents` from one tensor to a part of another.
+fn copy_part(cx: &mut LowerCx, from: &Arg, to: &Arg, extents: Vec<Expr>, part: Place) -> Result<()> {
     let mut k = cx.kernel();
     let x = k.read(from);
-    let y = k.read_write(to);
+    let y = if matches!(part, Place::Whole) { k.write(to) } else { k.read_write(to) };
     let mut l = Loop::default();
     let axes = k.axes(&mut l.parallel, &extents);
     let value = l.post.load(&x, axes.iter().map(Index::from).collect());
     let mut place: Vec<Index> = axes.iter().map(Index::from).collect();
-    if let Some((axis, at)) = slice {
+    if let Place::Slice(axis, at) = part {
         place.insert(axis, Index::Expr(at));
     }
     l.stores.push(Store::at(&y, place, value));

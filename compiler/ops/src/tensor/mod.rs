@@ -3,7 +3,7 @@
 mod cast;
 mod cast_rules;
 mod choose;
-mod concat;
+pub(crate) mod concat;
 mod constant;
 mod expand;
 mod gather;
