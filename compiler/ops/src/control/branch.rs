@@ -2,6 +2,9 @@
 //!
 //! A size that differs between the branches is known during the run only, after the branch.
 //! Where the condition is a constant only the branch that it chooses is lowered.
+//! Where the branches give results of different ranks, as exporters write `squeeze` of a size that
+//! may be 1, the first branch is compiled, and a run for which the condition does not hold fails with
+//! a sentence that says so: what follows can be typed for one rank only.
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::eval::EvalCx;
@@ -38,7 +41,10 @@ fn infer(cx: &mut InferCx) -> Result<()> {
         let message = format!("the branches give {} and {} results, {} are wanted", yes.len(), no.len(), cx.output_count());
         return Err(cx.fail(Code::STRUCTURE, message));
     }
-    let chosen = cx.known_ints(0).and_then(|c| c.first().copied());
+    let mut chosen = cx.known_ints(0).and_then(|c| c.first().copied());
+    if chosen.is_none() && yes.iter().zip(&no).any(|(yes, no)| ranks_differ(&yes.ty, &no.ty)) {
+        chosen = Some(1);
+    }
     for (i, (yes, no)) in yes.into_iter().zip(no).enumerate() {
         let fact = match chosen {
             Some(0) => no,
@@ -48,6 +54,13 @@ fn infer(cx: &mut InferCx) -> Result<()> {
         cx.set_fact(i, fact);
     }
     Ok(())
+}
+
+fn ranks_differ(a: &Type, b: &Type) -> bool {
+    match (a, b) {
+        (Type::Tensor(TensorType { shape: Some(a), .. }), Type::Tensor(TensorType { shape: Some(b), .. })) => a.len() != b.len(),
+        _ => false,
+    }
 }
 
 fn branches(node: &Node) -> Result<[BlockId; 2]> {
@@ -112,6 +125,13 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
         }
     };
     let views = super::result_views(cx, 0)?;
+    let outputs = |block: BlockId| cx.graph.blocks[block].outputs.iter().map(|v| &cx.graph.values[*v].fact.ty);
+    if condition.as_const().is_none() && outputs(yes).zip(outputs(no)).any(|(yes, no)| ranks_differ(yes, no)) {
+        let message = "If: the branches give results of different ranks; the model was compiled for the first one, whose \
+                       condition does not hold for these sizes";
+        cx.check(condition, message.to_string());
+        return bind_results(cx, yes, &views);
+    }
     match condition.as_const() {
         Some(chosen) => bind_results(cx, if chosen != 0 { yes } else { no }, &views),
         None => {
