@@ -11,6 +11,7 @@ mod formula;
 pub mod functions;
 pub mod math;
 pub mod nn;
+pub mod quantization;
 #[rustfmt::skip]
 pub mod schema;
 pub mod schema_types;
@@ -20,7 +21,8 @@ pub mod tensor;
 use oaaxc_ir::op::OpDef;
 
 /// Every group, each a list of operators.
-static GROUPS: &[&[&OpDef]] = &[control::OPS, math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, tensor::OPS];
+static GROUPS: &[&[&OpDef]] =
+    &[control::OPS, math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, quantization::OPS, tensor::OPS];
 
 /// Every operator, in the order of the groups.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

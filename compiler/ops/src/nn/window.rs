@@ -38,6 +38,11 @@ impl Dim {
     pub fn position(&self, o: &Expr, k: &Expr) -> Expr {
         o * self.stride + k * self.dilation - &self.begin
     }
+    /// The same windows over an input that has its padding in memory. Not with `ceil_mode`.
+    pub fn padded(&self) -> Dim {
+        let input = &self.input + &self.begin + &self.end;
+        Dim { begin: 0.into(), end: 0.into(), fits: true, input, ..self.clone() }
+    }
     /// Whether some tap of some window may lie outside the input.
     pub fn may_pad(&self) -> bool {
         let last = (&self.output - 1) * self.stride + (&self.kernel - 1) * self.dilation;
