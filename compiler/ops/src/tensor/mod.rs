@@ -1,24 +1,35 @@
 //! Operators that move, cut, join and index tensors.
 
+mod cache_update;
 mod cast;
 mod cast_rules;
 mod choose;
 pub(crate) mod concat;
 mod constant;
+mod depth_space;
 mod expand;
 mod gather;
+mod gather_elements;
+mod one_hot;
 mod pad;
 mod range;
 mod reshape;
+mod reverse_sequence;
+mod scatter;
+mod select_where;
 mod shape_of;
 mod slice;
 mod split;
+mod top_k;
 mod transpose;
+mod triangle;
+mod unique;
 
 use oaaxc_ir::op::OpDef;
 
 /// The operators of this group.
 pub static OPS: &[&OpDef] = &[
+    &cache_update::TENSOR_SCATTER,
     &cast::BIT_CAST,
     &cast::CAST,
     &cast::CAST_LIKE,
@@ -26,11 +37,22 @@ pub static OPS: &[&OpDef] = &[
     &concat::CONCAT,
     &constant::CONSTANT,
     &constant::CONSTANT_OF_SHAPE,
+    &depth_space::DEPTH_TO_SPACE,
+    &depth_space::SPACE_TO_DEPTH,
     &expand::EXPAND,
     &expand::TILE,
     &gather::GATHER,
+    &gather_elements::GATHER_ELEMENTS,
+    &gather_elements::GATHER_ND,
+    &one_hot::ONE_HOT,
     &pad::PAD,
     &range::RANGE,
+    &reverse_sequence::REVERSE_SEQUENCE,
+    &scatter::SCATTER,
+    &scatter::SCATTER_ELEMENTS,
+    &scatter::SCATTER_ND,
+    &select_where::COMPRESS,
+    &select_where::NON_ZERO,
     &reshape::FLATTEN,
     &reshape::IDENTITY,
     &reshape::RESHAPE,
@@ -40,5 +62,9 @@ pub static OPS: &[&OpDef] = &[
     &shape_of::SIZE,
     &slice::SLICE,
     &split::SPLIT,
+    &top_k::TOP_K,
     &transpose::TRANSPOSE,
+    &triangle::EYE_LIKE,
+    &triangle::TRILU,
+    &unique::UNIQUE,
 ];
