@@ -5,7 +5,7 @@ use crate::{
     dtype::DType,
     expr::{Code, Expr},
     ids::{ExprId, KernelId, Reg, SlotId, StringId},
-    plan::{Roots, loops, moments, slots_of},
+    plan::{Roots, carried, loops, moments, slots_of},
     program::*,
     wire::{ParseError, refuse},
 };
@@ -43,28 +43,17 @@ pub enum DimOf {
 impl Dim {
     /// The first occurrence of a symbol.
     pub fn bind(reg: Reg, symbol: &str) -> Dim {
-        Dim {
-            rule: DimOf::Bind(reg),
-            symbol: symbol.to_owned(),
-            limits: (0, i64::MAX, 1),
-        }
+        Dim { rule: DimOf::Bind(reg), symbol: symbol.to_owned(), limits: (0, i64::MAX, 1) }
     }
 
     /// A size that must equal `expr` (a number, or an expression over bound registers).
     pub fn expect(expr: impl Into<Expr>, symbol: &str) -> Dim {
-        Dim {
-            rule: DimOf::Expect(expr.into()),
-            symbol: symbol.to_owned(),
-            limits: (0, i64::MAX, 1),
-        }
+        Dim { rule: DimOf::Expect(expr.into()), symbol: symbol.to_owned(), limits: (0, i64::MAX, 1) }
     }
 
     /// Restricts the size to min ≤ size ≤ max, a multiple of `multiple`.
     pub fn within(self, min: i64, max: i64, multiple: i64) -> Dim {
-        Dim {
-            limits: (min, max, multiple),
-            ..self
-        }
+        Dim { limits: (min, max, multiple), ..self }
     }
 }
 
@@ -113,15 +102,8 @@ pub struct ProgramBuilder {
 impl ProgramBuilder {
     /// An empty program for the model `name`.
     pub fn new(name: &str, producer: &str) -> ProgramBuilder {
-        let program = Program {
-            name: name.to_owned(),
-            producer: producer.to_owned(),
-            ..Program::default()
-        };
-        ProgramBuilder {
-            program,
-            ..ProgramBuilder::default()
-        }
+        let program = Program { name: name.to_owned(), producer: producer.to_owned(), ..Program::default() };
+        ProgramBuilder { program, ..ProgramBuilder::default() }
     }
 
     /// Interns a string.
@@ -170,36 +152,20 @@ impl ProgramBuilder {
         exprs.iter().map(|expr| self.expr(expr.clone())).collect()
     }
 
-    fn slot(
-        &mut self,
-        dtype: DType,
-        dims: Option<&[Expr]>,
-        kind: SlotKind,
-        bytes: Option<Expr>,
-    ) -> SlotId {
+    fn slot(&mut self, dtype: DType, dims: Option<&[Expr]>, kind: SlotKind, bytes: Option<Expr>) -> SlotId {
         let shape = match dims {
             Some(dims) => Shape::Dims(self.exprs(dims)),
             None => Shape::Runtime,
         };
         let bytes = bytes.map(|bytes| self.expr(bytes));
         let id = SlotId(self.program.slots.len() as u32);
-        self.program.slots.push(Slot {
-            dtype,
-            shape,
-            kind,
-            bytes,
-        });
+        self.program.slots.push(Slot { dtype, shape, kind, bytes });
         id
     }
 
     fn add_input(&mut self, name: &str, slot: SlotId, dtype: DType, shape: InputShape) -> SlotId {
         let name = self.string(name);
-        self.program.inputs.push(Input {
-            name,
-            slot,
-            dtype,
-            shape,
-        });
+        self.program.inputs.push(Input { name, slot, dtype, shape });
         slot
     }
 
@@ -213,13 +179,7 @@ impl ProgramBuilder {
                 DimOf::Expect(expr) => (DimBind::Expect(self.expr(expr.clone())), expr.clone()),
             };
             let (min, max, multiple) = dim.limits;
-            rules.push(DimRule {
-                bind,
-                symbol: self.string(&dim.symbol),
-                min,
-                max,
-                multiple,
-            });
+            rules.push(DimRule { bind, symbol: self.string(&dim.symbol), min, max, multiple });
             exprs.push(expr);
         }
         let kind = SlotKind::Input(self.program.inputs.len() as u32);
@@ -233,11 +193,7 @@ impl ProgramBuilder {
         let (rank, first) = (self.register(), self.registers(UNRANKED_DIMS));
         let kind = SlotKind::Input(self.program.inputs.len() as u32);
         let slot = self.slot(dtype, None, kind, None);
-        (
-            self.add_input(name, slot, dtype, InputShape::Unranked { rank, first }),
-            rank,
-            first,
-        )
+        (self.add_input(name, slot, dtype, InputShape::Unranked { rank, first }), rank, first)
     }
 
     /// The next input, a sequence or optional (`cell` is such a slot).
@@ -262,64 +218,25 @@ impl ProgramBuilder {
         let name = self.string(name);
         let dtype = self.program.slots[slot.index()].dtype;
         let mut dim = |(expr, text): &(Expr, &str)| {
-            let size = if let Expr::Const(size) = expr {
-                *size
-            } else {
-                -1
-            };
-            OutputDim {
-                size,
-                symbol: self.string(text),
-            }
+            let size = if let Expr::Const(size) = expr { *size } else { -1 };
+            OutputDim { size, symbol: self.string(text) }
         };
         let dims = dims.map(|dims| dims.iter().map(&mut dim).collect());
-        self.program.outputs.push(Output {
-            name,
-            slot,
-            dtype,
-            dims,
-        });
+        self.program.outputs.push(Output { name, slot, dtype, dims });
     }
 
     /// Bytes of weight file `file`; `offset` is a multiple of 64.
-    pub fn weight(
-        &mut self,
-        dtype: DType,
-        dims: &[Expr],
-        file: u32,
-        offset: u64,
-        length: u64,
-    ) -> SlotId {
-        self.slot(
-            dtype,
-            Some(dims),
-            SlotKind::Weight {
-                file,
-                offset,
-                length,
-            },
-            Some(Expr::Const(length as i64)),
-        )
+    pub fn weight(&mut self, dtype: DType, dims: &[Expr], file: u32, offset: u64, length: u64) -> SlotId {
+        self.slot(dtype, Some(dims), SlotKind::Weight { file, offset, length }, Some(Expr::Const(length as i64)))
     }
 
     /// A buffer of the memory plan. `bytes` if it is not dims × element size. Its live range is
     /// derived by `finish` from the instructions unless `set_range` gives it.
     pub fn arena(&mut self, dtype: DType, dims: &[Expr], bytes: Option<Expr>) -> SlotId {
         let size = bytes.clone().unwrap_or_else(|| dims_bytes(dtype, dims));
-        let slot = self.slot(
-            dtype,
-            Some(dims),
-            SlotKind::Arena(self.program.plan.len() as u32),
-            bytes,
-        );
+        let slot = self.slot(dtype, Some(dims), SlotKind::Arena(self.program.plan.len() as u32), bytes);
         let bytes = self.expr(size);
-        self.program.plan.push(PlanEntry {
-            slot,
-            bytes,
-            first: 0,
-            last: 0,
-            may_alias: None,
-        });
+        self.program.plan.push(PlanEntry { slot, bytes, first: 0, last: 0, may_alias: None });
         self.ranged.push(false);
         slot
     }
@@ -402,9 +319,7 @@ impl ProgramBuilder {
 
     /// Names the ONNX node of the instructions that follow; an empty name is none.
     pub fn node(&mut self, name: &str) {
-        self.node = Some(name)
-            .filter(|name| !name.is_empty())
-            .map(|name| self.string(name));
+        self.node = Some(name).filter(|name| !name.is_empty()).map(|name| self.string(name));
     }
 
     /// Index of the next instruction.
@@ -414,10 +329,7 @@ impl ProgramBuilder {
 
     /// Appends an instruction. Use `branch` and `jump` for those.
     pub fn push(&mut self, instruction: Instruction) {
-        self.program.steps.push(Step {
-            instruction,
-            node: self.node,
-        });
+        self.program.steps.push(Step { instruction, node: self.node });
     }
 
     /// to := value.
@@ -435,11 +347,7 @@ impl ProgramBuilder {
     /// Runs a kernel.
     pub fn launch(&mut self, kernel: KernelId, buffers: &[SlotId], dims: &[Expr]) {
         let dims = self.exprs(dims);
-        self.push(Instruction::Launch {
-            kernel,
-            buffers: buffers.to_vec(),
-            dims,
-        });
+        self.push(Instruction::Launch { kernel, buffers: buffers.to_vec(), dims });
     }
 
     /// A label to be placed later.
@@ -456,10 +364,7 @@ impl ProgramBuilder {
     /// Goes to `label` if `condition` is 0.
     pub fn branch_if_zero(&mut self, condition: impl Into<Expr>, label: Label) {
         let condition = self.expr(condition);
-        self.push(Instruction::Branch {
-            condition,
-            target: label.0,
-        });
+        self.push(Instruction::Branch { condition, target: label.0 });
     }
 
     /// Goes to `label`.
@@ -470,9 +375,7 @@ impl ProgramBuilder {
     /// Resolves labels, derives live ranges, drops `may_alias` that cannot hold, and validates.
     pub fn finish(mut self) -> Result<Program, ParseError> {
         for step in &mut self.program.steps {
-            if let Instruction::Branch { target, .. } | Instruction::Jump { target } =
-                &mut step.instruction
-            {
+            if let Instruction::Branch { target, .. } | Instruction::Jump { target } = &mut step.instruction {
                 match self.labels.get(*target as usize).copied().flatten() {
                     Some(place) => *target = place,
                     None => refuse!("a label was never placed"),
@@ -481,11 +384,7 @@ impl ProgramBuilder {
         }
         // Range derivation indexes by slot: prove first that all slots exist.
         let count = self.program.slots.len();
-        let mut used = self
-            .program
-            .steps
-            .iter()
-            .flat_map(|step| slots_of(&step.instruction));
+        let mut used = self.program.steps.iter().flat_map(|step| slots_of(&step.instruction));
         if let Some(slot) = used.find(|slot| slot.index() >= count) {
             refuse!("slot {} does not exist", slot.0);
         }
@@ -500,21 +399,18 @@ impl ProgramBuilder {
         let mut ranges: Vec<Option<(u32, u32)>> = alloc::vec![None; p.plan.len()];
         for (index, step) in p.steps.iter().enumerate() {
             let (begin, end) = moments[index];
-            for entry in slots_of(&step.instruction)
-                .iter()
-                .flat_map(|slot| roots.entries(*slot))
-            {
+            for entry in slots_of(&step.instruction).iter().flat_map(|slot| roots.entries(*slot)) {
                 let (first, last) = ranges[*entry as usize].unwrap_or((begin, end));
                 ranges[*entry as usize] = Some((first.min(begin), last.max(end)));
             }
         }
+        for (entry, first, last) in carried(p, &roots) {
+            let range = ranges[entry as usize].get_or_insert((first, last));
+            *range = (range.0.min(first), range.1.max(last));
+        }
         // What leaves the program at its end lives to its last instruction.
         let last = p.steps.len().saturating_sub(1) as u32;
-        for entry in p
-            .outputs
-            .iter()
-            .flat_map(|output| roots.entries(output.slot))
-        {
+        for entry in p.outputs.iter().flat_map(|output| roots.entries(output.slot)) {
             ranges[*entry as usize] = ranges[*entry as usize].map(|(first, _)| (first, last));
         }
         let loops: Vec<(u32, u32)> = loops(p).collect();
@@ -538,9 +434,7 @@ impl ProgramBuilder {
         }
         let last: Vec<u32> = self.program.plan.iter().map(|entry| entry.last).collect();
         for entry in &mut self.program.plan {
-            entry.may_alias = entry
-                .may_alias
-                .filter(|old| last[*old as usize] == entry.first);
+            entry.may_alias = entry.may_alias.filter(|old| last[*old as usize] == entry.first);
         }
         Ok(())
     }
@@ -560,12 +454,10 @@ fn moments_checked(p: &Program) -> Result<Vec<(u32, u32)>, ParseError> {
 
 /// Bytes of a dense tensor as an expression.
 pub fn dims_bytes(dtype: DType, dims: &[Expr]) -> Expr {
-    let elements = dims
-        .iter()
-        .fold(Expr::Const(1), |product, dim| match product {
-            Expr::Const(1) => dim.clone(),
-            product => product.times(dim.clone()),
-        });
+    let elements = dims.iter().fold(Expr::Const(1), |product, dim| match product {
+        Expr::Const(1) => dim.clone(),
+        product => product.times(dim.clone()),
+    });
     match dtype.bits() as i64 {
         8 => elements,
         bits if bits < 8 => elements.times(bits).ceil_div(8),

@@ -18,39 +18,20 @@ pub(crate) fn decode(file: &Sections<'_>) -> Result<Program, ParseError> {
         refuse!("has {} meta records instead of one", meta.count);
     }
     let meta = meta.row(0);
-    let pool = Pool {
-        rows: file.rows(section::POOL)?,
-        taken: Cell::new(0),
-    };
+    let pool = Pool { rows: file.rows(section::POOL)?, taken: Cell::new(0) };
     let strings = decode_strings(file)?;
     let text = |id: u32| match strings.get(id as usize) {
         Some(text) => Ok(text.clone()),
         None => refuse!("string {id} does not exist"),
     };
     let (name, producer) = (text(meta.u32(4))?, text(meta.u32(8))?);
-    let levels: Vec<StringId> = file
-        .rows(section::LEVELS)?
-        .iter()
-        .map(|row| StringId(row.u32(0)))
-        .collect();
+    let levels: Vec<StringId> = file.rows(section::LEVELS)?.iter().map(|row| StringId(row.u32(0))).collect();
     let objects = file.rows(section::OBJECTS)?.iter();
-    let objects = objects
-        .map(|row| Object {
-            level: row.u32(0),
-            name: StringId(row.u32(4)),
-        })
-        .collect();
-    let expressions = file
-        .rows(section::EXPRESSIONS)?
-        .iter()
-        .map(|row| (row.u32(0), row.u32(4)))
-        .collect();
+    let objects = objects.map(|row| Object { level: row.u32(0), name: StringId(row.u32(4)) }).collect();
+    let expressions = file.rows(section::EXPRESSIONS)?.iter().map(|row| (row.u32(0), row.u32(4))).collect();
     let kernels = decode_kernels(file, &pool, levels.len())?;
     let mut strings = strings;
-    if strings.len() >= 2
-        && meta.u32(4) as usize == strings.len() - 2
-        && meta.u32(8) as usize == strings.len() - 1
-    {
+    if strings.len() >= 2 && meta.u32(4) as usize == strings.len() - 2 && meta.u32(8) as usize == strings.len() - 1 {
         strings.truncate(strings.len() - 2); // The writer keeps name and producer behind the interned strings.
     }
     Ok(Program {
@@ -58,32 +39,16 @@ pub(crate) fn decode(file: &Sections<'_>) -> Result<Program, ParseError> {
         producer,
         strings,
         registers: meta.u32(0),
-        code: file
-            .rows(section::CODE)?
-            .iter()
-            .map(decode_code)
-            .collect::<Result<_, _>>()?,
+        code: file.rows(section::CODE)?.iter().map(decode_code).collect::<Result<_, _>>()?,
         expressions,
-        slots: file
-            .rows(section::SLOTS)?
-            .iter()
-            .map(|row| decode_slot(row, &pool))
-            .collect::<Result<_, _>>()?,
+        slots: file.rows(section::SLOTS)?.iter().map(|row| decode_slot(row, &pool)).collect::<Result<_, _>>()?,
         inputs: decode_inputs(file)?,
         outputs: decode_outputs(file)?,
-        plan: file
-            .rows(section::PLAN)?
-            .iter()
-            .map(decode_plan_entry)
-            .collect(),
+        plan: file.rows(section::PLAN)?.iter().map(decode_plan_entry).collect(),
         levels,
         objects,
         kernels,
-        steps: file
-            .rows(section::STEPS)?
-            .iter()
-            .map(|row| decode_step(row, &pool))
-            .collect::<Result<_, _>>()?,
+        steps: file.rows(section::STEPS)?.iter().map(|row| decode_step(row, &pool)).collect::<Result<_, _>>()?,
     })
 }
 
@@ -97,15 +62,8 @@ impl Pool<'_> {
     fn get(&self, start: u32, count: u32) -> Result<impl Iterator<Item = u32>, ParseError> {
         let (start, count) = (start as usize, count as usize);
         self.taken.set(self.taken.get().saturating_add(count));
-        if start
-            .checked_add(count)
-            .is_none_or(|end| end > self.rows.count)
-            || self.taken.get() > self.rows.count
-        {
-            refuse!(
-                "operands {start}+{count} lie outside the pool of {} or are shared",
-                self.rows.count
-            );
+        if start.checked_add(count).is_none_or(|end| end > self.rows.count) || self.taken.get() > self.rows.count {
+            refuse!("operands {start}+{count} lie outside the pool of {} or are shared", self.rows.count);
         }
         Ok((start..start + count).map(|index| self.rows.row(index).u32(0)))
     }
@@ -125,11 +83,7 @@ fn decode_strings(file: &Sections<'_>) -> Result<Vec<String>, ParseError> {
     for row in file.rows(section::STRINGS)?.iter() {
         let (start, length) = (row.u32(0) as usize, row.u32(4) as usize);
         total = total.saturating_add(length);
-        if start
-            .checked_add(length)
-            .is_none_or(|end| end > bytes.count)
-            || total > bytes.count
-        {
+        if start.checked_add(length).is_none_or(|end| end > bytes.count) || total > bytes.count {
             refuse!("string {} lies outside the text or overlaps", strings.len());
         }
         match core::str::from_utf8(bytes.slice(start, length)) {
@@ -156,11 +110,7 @@ fn decode_slot(row: Row<'_>, pool: &Pool<'_>) -> Result<Slot, ParseError> {
     let kind = match row.u32(4) {
         0 => SlotKind::Input(index),
         1 => SlotKind::Output(index),
-        2 => SlotKind::Weight {
-            file: index,
-            offset: row.u64(24),
-            length: row.u64(32),
-        },
+        2 => SlotKind::Weight { file: index, offset: row.u64(24), length: row.u64(32) },
         3 => SlotKind::Arena(index),
         4 => SlotKind::Heap,
         5 => SlotKind::Alias,
@@ -175,26 +125,14 @@ fn decode_slot(row: Row<'_>, pool: &Pool<'_>) -> Result<Slot, ParseError> {
         }
         count => Shape::Dims(pool.get(row.u32(16), count)?.map(ExprId).collect()),
     };
-    Ok(Slot {
-        dtype: dtype(row.u32(0))?,
-        shape,
-        kind,
-        bytes: row.option(12).map(ExprId),
-    })
+    Ok(Slot { dtype: dtype(row.u32(0))?, shape, kind, bytes: row.option(12).map(ExprId) })
 }
 
 /// `count` rows of `rows` from `start` on.
-fn range<'a>(
-    rows: Rows<'a>,
-    start: u32,
-    count: u32,
-) -> Result<impl Iterator<Item = Row<'a>>, ParseError> {
+fn range<'a>(rows: Rows<'a>, start: u32, count: u32) -> Result<impl Iterator<Item = Row<'a>>, ParseError> {
     let (start, count) = (start as usize, count as usize);
     if count > MAX_RANK || start.checked_add(count).is_none_or(|end| end > rows.count) {
-        refuse!(
-            "dims {start}+{count} lie outside their table of {}",
-            rows.count
-        );
+        refuse!("dims {start}+{count} lie outside their table of {}", rows.count);
     }
     Ok((start..start + count).map(move |index| rows.row(index)))
 }
@@ -205,25 +143,13 @@ fn decode_inputs(file: &Sections<'_>) -> Result<Vec<Input>, ParseError> {
     for row in file.rows(section::INPUTS)?.iter() {
         let (a, b) = (row.u32(16), row.u32(20));
         let shape = match row.u32(12) {
-            0 => InputShape::Ranked(
-                range(rules, a, b)?
-                    .map(decode_rule)
-                    .collect::<Result<_, _>>()?,
-            ),
-            1 => InputShape::Unranked {
-                rank: Reg(a),
-                first: Reg(b),
-            },
+            0 => InputShape::Ranked(range(rules, a, b)?.map(decode_rule).collect::<Result<_, _>>()?),
+            1 => InputShape::Unranked { rank: Reg(a), first: Reg(b) },
             2 => InputShape::Cell,
             number => refuse!("input form {number} does not exist"),
         };
         let (name, slot) = (StringId(row.u32(0)), SlotId(row.u32(4)));
-        inputs.push(Input {
-            name,
-            slot,
-            dtype: dtype(row.u32(8))?,
-            shape,
-        });
+        inputs.push(Input { name, slot, dtype: dtype(row.u32(8))?, shape });
     }
     Ok(inputs)
 }
@@ -234,34 +160,20 @@ fn decode_rule(row: Row<'_>) -> Result<DimRule, ParseError> {
         1 => DimBind::Expect(ExprId(row.u32(4))),
         number => refuse!("dim rule {number} does not exist"),
     };
-    Ok(DimRule {
-        bind,
-        symbol: StringId(row.u32(8)),
-        min: row.i64(16),
-        max: row.i64(24),
-        multiple: row.i64(32),
-    })
+    Ok(DimRule { bind, symbol: StringId(row.u32(8)), min: row.i64(16), max: row.i64(24), multiple: row.i64(32) })
 }
 
 fn decode_outputs(file: &Sections<'_>) -> Result<Vec<Output>, ParseError> {
     let table = file.rows(section::OUTPUT_DIMS)?;
     let mut outputs = Vec::new();
     for row in file.rows(section::OUTPUTS)?.iter() {
-        let dim = |row: Row<'_>| OutputDim {
-            size: row.i64(0),
-            symbol: StringId(row.u32(8)),
-        };
+        let dim = |row: Row<'_>| OutputDim { size: row.i64(0), symbol: StringId(row.u32(8)) };
         let dims = match row.u32(16) {
             NONE => None,
             count => Some(range(table, row.u32(12), count)?.map(dim).collect()),
         };
         let (name, slot) = (StringId(row.u32(0)), SlotId(row.u32(4)));
-        outputs.push(Output {
-            name,
-            slot,
-            dtype: dtype(row.u32(8))?,
-            dims,
-        });
+        outputs.push(Output { name, slot, dtype: dtype(row.u32(8))?, dims });
     }
     Ok(outputs)
 }
@@ -276,18 +188,10 @@ fn decode_plan_entry(row: Row<'_>) -> PlanEntry {
     }
 }
 
-fn decode_kernels(
-    file: &Sections<'_>,
-    pool: &Pool<'_>,
-    levels: usize,
-) -> Result<Vec<Kernel>, ParseError> {
+fn decode_kernels(file: &Sections<'_>, pool: &Pool<'_>, levels: usize) -> Result<Vec<Kernel>, ParseError> {
     let (rows, entries) = (file.rows(section::KERNELS)?, file.rows(section::ENTRIES)?);
     if rows.count.checked_mul(levels) != Some(entries.count) {
-        refuse!(
-            "{} kernels at {levels} levels have {} entries",
-            rows.count,
-            entries.count
-        );
+        refuse!("{} kernels at {levels} levels have {} entries", rows.count, entries.count);
     }
     let entry = |row: Row<'_>| KernelEntry {
         object: row.u32(0),
@@ -303,9 +207,7 @@ fn decode_kernels(
             places: pool.get(row.u32(16), row.u32(20))?.map(StringId).collect(),
             buffers: row.u32(8),
             dims: row.u32(12),
-            entries: (index * levels..(index + 1) * levels)
-                .map(|index| entry(entries.row(index)))
-                .collect(),
+            entries: (index * levels..(index + 1) * levels).map(|index| entry(entries.row(index))).collect(),
         })
     };
     (0..rows.count).map(kernel).collect()

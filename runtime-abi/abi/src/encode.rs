@@ -14,9 +14,7 @@ struct Bytes(Vec<u8>);
 
 impl Bytes {
     fn u32s(&mut self, values: &[u32]) {
-        values
-            .iter()
-            .for_each(|value| self.0.extend_from_slice(&value.to_le_bytes()));
+        values.iter().for_each(|value| self.0.extend_from_slice(&value.to_le_bytes()));
     }
 
     fn u64(&mut self, value: u64) {
@@ -51,16 +49,7 @@ pub(crate) fn encode(p: &Program) -> Vec<u8> {
         let (opcode, [a, b, c], first, second) = fields(&step.instruction);
         let (start, n) = pool.add(first.into_iter());
         let (_, m) = pool.add(second.into_iter());
-        steps.u32s(&[
-            opcode,
-            step.node.map_or(NONE, |id| id.0),
-            a,
-            b,
-            c,
-            start,
-            n,
-            m,
-        ]);
+        steps.u32s(&[opcode, step.node.map_or(NONE, |id| id.0), a, b, c, start, n, m]);
     }
     file.add(section::STEPS, steps.0);
     let mut operands = Bytes::default();
@@ -94,9 +83,7 @@ fn write_expressions(p: &Program, file: &mut SectionWriter) {
         code.u32s(&[opcode, reg]);
         code.u64(value as u64);
     }
-    p.expressions
-        .iter()
-        .for_each(|&(start, length)| table.u32s(&[start, length]));
+    p.expressions.iter().for_each(|&(start, length)| table.u32s(&[start, length]));
     file.add(section::CODE, code.0);
     file.add(section::EXPRESSIONS, table.0);
 }
@@ -111,25 +98,14 @@ fn write_slots(p: &Program, pool: &mut Pool, file: &mut SectionWriter) {
         let (kind, index, offset, length) = match slot.kind {
             SlotKind::Input(index) => (0, index, 0, 0),
             SlotKind::Output(index) => (1, index, 0, 0),
-            SlotKind::Weight {
-                file,
-                offset,
-                length,
-            } => (2, file, offset, length),
+            SlotKind::Weight { file, offset, length } => (2, file, offset, length),
             SlotKind::Arena(index) => (3, index, 0, 0),
             SlotKind::Heap => (4, 0, 0, 0),
             SlotKind::Alias => (5, 0, 0, 0),
             SlotKind::Sequence => (6, 0, 0, 0),
             SlotKind::Optional => (7, 0, 0, 0),
         };
-        slots.u32s(&[
-            slot.dtype.onnx(),
-            kind,
-            index,
-            slot.bytes.map_or(NONE, |id| id.0),
-            start,
-            count,
-        ]);
+        slots.u32s(&[slot.dtype.onnx(), kind, index, slot.bytes.map_or(NONE, |id| id.0), start, count]);
         slots.u64(offset);
         slots.u64(length);
     }
@@ -156,22 +132,13 @@ fn write_ports(p: &Program, file: &mut SectionWriter) {
                 DimBind::Expect(expr) => (1, expr.0),
             };
             rules.u32s(&[mode, value, rule.symbol.0, 0]);
-            [rule.min, rule.max, rule.multiple]
-                .iter()
-                .for_each(|value| rules.u64(*value as u64));
+            [rule.min, rule.max, rule.multiple].iter().for_each(|value| rules.u64(*value as u64));
         }
     }
     let (mut outputs, mut dims, mut dim_count) = (Bytes::default(), Bytes::default(), 0);
     for output in &p.outputs {
         let count = output.dims.as_ref().map_or(NONE, |dims| dims.len() as u32);
-        outputs.u32s(&[
-            output.name.0,
-            output.slot.0,
-            output.dtype.onnx(),
-            dim_count,
-            count,
-            0,
-        ]);
+        outputs.u32s(&[output.name.0, output.slot.0, output.dtype.onnx(), dim_count, count, 0]);
         for dim in output.dims.iter().flatten() {
             dim_count += 1;
             dims.u64(dim.size as u64);
@@ -181,14 +148,7 @@ fn write_ports(p: &Program, file: &mut SectionWriter) {
     let mut plan = Bytes::default();
     for entry in &p.plan {
         let alias = entry.may_alias.unwrap_or(NONE);
-        plan.u32s(&[
-            entry.slot.0,
-            entry.bytes.0,
-            entry.first,
-            entry.last,
-            alias,
-            0,
-        ]);
+        plan.u32s(&[entry.slot.0, entry.bytes.0, entry.first, entry.last, alias, 0]);
     }
     file.add(section::INPUTS, inputs.0);
     file.add(section::DIM_RULES, rules.0);
@@ -200,27 +160,13 @@ fn write_ports(p: &Program, file: &mut SectionWriter) {
 fn write_kernels(p: &Program, pool: &mut Pool, file: &mut SectionWriter) {
     let (mut levels, mut objects) = (Bytes::default(), Bytes::default());
     p.levels.iter().for_each(|level| levels.u32s(&[level.0]));
-    p.objects
-        .iter()
-        .for_each(|object| objects.u32s(&[object.level, object.name.0]));
+    p.objects.iter().for_each(|object| objects.u32s(&[object.level, object.name.0]));
     let (mut kernels, mut entries) = (Bytes::default(), Bytes::default());
     for kernel in &p.kernels {
         let (start, count) = pool.add(kernel.places.iter().map(|id| id.0));
-        kernels.u32s(&[
-            kernel.name.0,
-            kernel.origin.0,
-            kernel.buffers,
-            kernel.dims,
-            start,
-            count,
-        ]);
+        kernels.u32s(&[kernel.name.0, kernel.origin.0, kernel.buffers, kernel.dims, start, count]);
         for entry in &kernel.entries {
-            entries.u32s(&[
-                entry.object,
-                entry.symbol.0,
-                entry.groups.0,
-                entry.scratch.0,
-            ]);
+            entries.u32s(&[entry.object, entry.symbol.0, entry.groups.0, entry.scratch.0]);
         }
     }
     file.add(section::LEVELS, levels.0);

@@ -179,11 +179,7 @@ pub fn eval(code: &[Code], registers: &[i64]) -> Result<i64, Fault> {
         *stack.get_mut(top).ok_or(Fault::BadCode)? = value;
         top += 1;
     }
-    if top == 1 {
-        Ok(stack[0])
-    } else {
-        Err(Fault::BadCode)
-    }
+    if top == 1 { Ok(stack[0]) } else { Err(Fault::BadCode) }
 }
 
 /// One operator on its operands (as many as its arity).
@@ -228,19 +224,11 @@ fn apply(op: Operator, operands: &[i64]) -> Result<i64, Fault> {
         FloatLt => (float(a) < float(b)) as i64,
         FloatFloor => {
             let (whole, value) = truncate(float(a))?;
-            if whole as f64 > value {
-                whole - 1
-            } else {
-                whole
-            }
+            if whole as f64 > value { whole - 1 } else { whole }
         }
         FloatCeil => {
             let (whole, value) = truncate(float(a))?;
-            if (whole as f64) < value {
-                whole + 1
-            } else {
-                whole
-            }
+            if (whole as f64) < value { whole + 1 } else { whole }
         }
         FloatTrunc => truncate(float(a))?.0,
     })
@@ -284,11 +272,7 @@ pub fn check_code(code: &[Code], registers: usize) -> Result<(), &'static str> {
             return Err("needs too deep a stack");
         }
     }
-    if depth == 1 {
-        Ok(())
-    } else {
-        Err("does not leave exactly one value")
-    }
+    if depth == 1 { Ok(()) } else { Err("does not leave exactly one value") }
 }
 
 /// An expression as a tree, for whoever builds a program. Constant operands are folded.
@@ -401,10 +385,7 @@ methods! {
 
 /// `then` where `condition` is not 0, else `otherwise`; both are evaluated.
 pub fn select(condition: Expr, then: impl Into<Expr>, otherwise: impl Into<Expr>) -> Expr {
-    Expr::op(
-        Operator::Select,
-        Box::<[Expr]>::from([condition, then.into(), otherwise.into()]).into_vec(),
-    )
+    Expr::op(Operator::Select, Box::<[Expr]>::from([condition, then.into(), otherwise.into()]).into_vec())
 }
 
 /// 1 where `value` is 0, else 0.

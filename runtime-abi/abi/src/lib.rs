@@ -75,9 +75,7 @@ pub use builder::{Dim, DimOf, EntrySpec, KernelSpec, Label, ProgramBuilder, dims
 pub use dtype::DType;
 pub use expr::{Code, Expr, Fault, MAX_STACK, Operator, check_code, eval, not, select};
 pub use ids::{ExprId, KernelId, Reg, SlotId, StringId};
-pub use kernel::{
-    FAULT_DIVISION, FAULT_INDEX, FAULT_VALUE, KERNEL_VERSION, KernelEnv, KernelFault, KernelFn,
-};
+pub use kernel::{FAULT_DIVISION, FAULT_INDEX, FAULT_VALUE, KERNEL_VERSION, KernelEnv, KernelFault, KernelFn};
 pub use plan::{Placement, check_placement, check_ranges, place, slots_of};
 pub use program::*;
 pub use wire::{MAGIC, ParseError, VERSION};

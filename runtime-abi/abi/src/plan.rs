@@ -7,7 +7,7 @@
 
 use crate::{
     ids::SlotId,
-    program::{ALIGN, Instruction, PlanEntry, Program, SlotKind},
+    program::{ALIGN, Instruction, PlanEntry, Program, SlotKind, Step},
     wire::{ParseError, refuse},
 };
 use alloc::{vec, vec::Vec};
@@ -35,28 +35,18 @@ pub fn place(plan: &[PlanEntry], bytes: &[u64]) -> Option<Placement> {
     let mut total = 0;
     let mut busy: Vec<(u64, u64)> = Vec::new();
     for &index in &order {
-        let size = bytes[index]
-            .checked_next_multiple_of(ALIGN)
-            .filter(|size| *size < 1 << 62)?;
+        let size = bytes[index].checked_next_multiple_of(ALIGN).filter(|size| *size < 1 << 62)?;
         busy.clear();
         busy.extend(
             placed
                 .iter()
                 .filter(|&&other| live_together(&plan[index], &plan[other]))
-                .map(|&other| {
-                    (
-                        offsets[other],
-                        offsets[other] + bytes[other].next_multiple_of(ALIGN),
-                    )
-                }),
+                .map(|&other| (offsets[other], offsets[other] + bytes[other].next_multiple_of(ALIGN))),
         );
         busy.sort_unstable();
         let partner = placed.iter().copied().find(|&other| {
-            let related = plan[index].may_alias == Some(other as u32)
-                || plan[other].may_alias == Some(index as u32);
-            related
-                && bytes[other] == bytes[index]
-                && free_beside(plan, &placed, &offsets, bytes, index, other)
+            let related = plan[index].may_alias == Some(other as u32) || plan[other].may_alias == Some(index as u32);
+            related && bytes[other] == bytes[index] && free_beside(plan, &placed, &offsets, bytes, index, other)
         });
         let offset = match partner {
             Some(other) => offsets[other],
@@ -70,18 +60,8 @@ pub fn place(plan: &[PlanEntry], bytes: &[u64]) -> Option<Placement> {
 }
 
 /// Whether `index` meets only `partner` at the partner's place.
-fn free_beside(
-    plan: &[PlanEntry],
-    placed: &[usize],
-    offsets: &[u64],
-    bytes: &[u64],
-    index: usize,
-    partner: usize,
-) -> bool {
-    let (start, end) = (
-        offsets[partner],
-        offsets[partner] + bytes[partner].next_multiple_of(ALIGN),
-    );
+fn free_beside(plan: &[PlanEntry], placed: &[usize], offsets: &[u64], bytes: &[u64], index: usize, partner: usize) -> bool {
+    let (start, end) = (offsets[partner], offsets[partner] + bytes[partner].next_multiple_of(ALIGN));
     placed.iter().all(|&other| {
         let apart = offsets[other] + bytes[other] <= start || end <= offsets[other];
         other == partner || apart || !live_together(&plan[index], &plan[other])
@@ -102,50 +82,52 @@ fn first_fit(busy: &[(u64, u64)], size: u64) -> u64 {
 
 /// Re-proves a placement: aligned, inside the arena, and no two entries that live at one time share
 /// a byte, save a pair related by `may_alias` that has equal offset and size.
-pub fn check_placement(
-    plan: &[PlanEntry],
-    bytes: &[u64],
-    placement: &Placement,
-) -> Result<(), ParseError> {
+pub fn check_placement(plan: &[PlanEntry], bytes: &[u64], placement: &Placement) -> Result<(), ParseError> {
     if placement.offsets.len() != plan.len() || bytes.len() != plan.len() {
-        refuse!(
-            "{} offsets and {} sizes for {} plan entries",
-            placement.offsets.len(),
-            bytes.len(),
-            plan.len()
-        );
+        refuse!("{} offsets and {} sizes for {} plan entries", placement.offsets.len(), bytes.len(), plan.len());
     }
     for a in 0..plan.len() {
         let begin = placement.offsets[a];
-        let Some(end) = begin.checked_add(bytes[a]) else {
-            refuse!("plan entry {a} is too large")
-        };
+        let Some(end) = begin.checked_add(bytes[a]) else { refuse!("plan entry {a} is too large") };
         if !begin.is_multiple_of(ALIGN) || end > placement.total {
-            refuse!(
-                "plan entry {a} at {begin} is not aligned or leaves the arena of {}",
-                placement.total
-            );
+            refuse!("plan entry {a} at {begin} is not aligned or leaves the arena of {}", placement.total);
         }
         for b in a + 1..plan.len() {
             let other = placement.offsets[b];
             let meet = begin < other.saturating_add(bytes[b]) && other < end;
             let together = plan[a].last >= plan[b].first && plan[b].last >= plan[a].first;
-            let related =
-                plan[b].may_alias == Some(a as u32) || plan[a].may_alias == Some(b as u32);
+            let related = plan[b].may_alias == Some(a as u32) || plan[a].may_alias == Some(b as u32);
             if meet && together && !(related && begin == other && bytes[a] == bytes[b]) {
-                refuse!(
-                    "plan entries {a} and {b} share bytes at {} while both live",
-                    begin.max(other)
-                );
+                refuse!("plan entries {a} and {b} share bytes at {} while both live", begin.max(other));
             }
         }
     }
     Ok(())
 }
 
+/// Loops over whose border an alias carries a plan entry: (entry, first, last instruction of the
+/// loop). In such a loop a later turn reads through the alias what an earlier turn bound.
+pub(crate) fn carried(program: &Program, roots: &Roots) -> Vec<(u32, u32, u32)> {
+    let mut carried = Vec::new();
+    for (from, to) in loops(program) {
+        let body = to as usize..=from as usize;
+        for at in body.clone() {
+            let Instruction::Alias { slot, source, .. } = program.steps[at].instruction else { continue };
+            let reads = |step: &Step| match &step.instruction {
+                Instruction::Alias { slot: bound, source, .. } => *bound != slot && *source == slot,
+                other => slots_of(other).contains(&slot),
+            };
+            if program.steps[to as usize..at].iter().any(reads) {
+                carried.extend(roots.entries(source).iter().map(|entry| (*entry, to, from)));
+            }
+        }
+    }
+    carried
+}
+
 /// Proves the live ranges of a program: each use of an arena slot, also through aliases, lies in its
 /// entry's range (a use in a parallel group counts for the whole group), and each range that meets a
-/// loop (a jump backwards) lies inside it or spans it.
+/// loop (a jump backwards) lies inside it or spans it; what an alias carries from turn to turn spans it.
 pub fn check_ranges(program: &Program) -> Result<(), ParseError> {
     let roots = Roots::new(program);
     let moments = moments(program);
@@ -155,13 +137,19 @@ pub fn check_ranges(program: &Program) -> Result<(), ParseError> {
             for &entry in roots.entries(slot) {
                 let range = &program.plan[entry as usize];
                 if begin < range.first || range.last < end {
-                    refuse!(
-                        "instruction {index} uses plan entry {entry}, which lives from {} to {}",
-                        range.first,
-                        range.last
-                    );
+                    refuse!("instruction {index} uses plan entry {entry}, which lives from {} to {}", range.first, range.last);
                 }
             }
+        }
+    }
+    for (entry, to, from) in carried(program, &roots) {
+        let range = &program.plan[entry as usize];
+        if to < range.first || range.last < from {
+            refuse!(
+                "plan entry {entry} ({} to {}) is carried round the loop {to} to {from}, which it does not span",
+                range.first,
+                range.last
+            );
         }
     }
     for (from, to) in loops(program) {
@@ -170,11 +158,7 @@ pub fn check_ranges(program: &Program) -> Result<(), ParseError> {
             let inside = to <= range.first && range.last <= from;
             let spans = range.first <= to && from <= range.last;
             if !(apart || inside || spans) {
-                refuse!(
-                    "plan entry {entry} ({} to {}) crosses the border of the loop {to} to {from}",
-                    range.first,
-                    range.last
-                );
+                refuse!("plan entry {entry} ({} to {}) crosses the border of the loop {to} to {from}", range.first, range.last);
             }
         }
     }
@@ -183,9 +167,7 @@ pub fn check_ranges(program: &Program) -> Result<(), ParseError> {
 
 /// The instructions during which each instruction may run: itself, or its whole parallel group.
 pub(crate) fn moments(program: &Program) -> Vec<(u32, u32)> {
-    let mut moments: Vec<(u32, u32)> = (0..program.steps.len() as u32)
-        .map(|index| (index, index))
-        .collect();
+    let mut moments: Vec<(u32, u32)> = (0..program.steps.len() as u32).map(|index| (index, index)).collect();
     for (index, step) in program.steps.iter().enumerate() {
         let Instruction::Parallel { count } = step.instruction else {
             continue;
@@ -199,9 +181,7 @@ pub(crate) fn moments(program: &Program) -> Vec<(u32, u32)> {
 /// Backward jumps as (from, to).
 pub(crate) fn loops(program: &Program) -> impl Iterator<Item = (u32, u32)> + '_ {
     let jumps = program.steps.iter().enumerate();
-    jumps
-        .filter_map(|(from, step)| Some((from as u32, step.instruction.target()?)))
-        .filter(|(from, to)| to <= from)
+    jumps.filter_map(|(from, step)| Some((from as u32, step.instruction.target()?))).filter(|(from, to)| to <= from)
 }
 
 /// The plan entries that each slot may stand for: its own, or those of what it is aliased to.
@@ -247,28 +227,16 @@ pub fn slots_of(instruction: &Instruction) -> Vec<SlotId> {
         Alloc { slot, like } => core::iter::once(*slot).chain(*like).collect(),
         Alias { slot, source, .. } => vec![*slot, *source],
         Copy { to, from } | CellAssign { to, from } => vec![*to, *from],
-        Free { slot }
-        | ReadCell { slot, .. }
-        | WriteCell { slot, .. }
-        | ReadDim { slot, .. }
-        | ReadRank { slot, .. } => {
+        Free { slot } | ReadCell { slot, .. } | WriteCell { slot, .. } | ReadDim { slot, .. } | ReadRank { slot, .. } => {
             vec![*slot]
         }
-        SequencePush { cell, item }
-        | SequenceInsert { cell, item, .. }
-        | OptionalSet { cell, item } => vec![*cell, *item],
+        SequencePush { cell, item } | SequenceInsert { cell, item, .. } | OptionalSet { cell, item } => vec![*cell, *item],
         SequenceGet { to, cell, .. } | OptionalGet { to, cell } => vec![*to, *cell],
         SequenceNew { cell }
         | SequenceLength { cell, .. }
         | SequenceErase { cell, .. }
         | OptionalNone { cell }
         | OptionalHas { cell, .. } => vec![*cell],
-        Eval { .. }
-        | Check { .. }
-        | Place
-        | Parallel { .. }
-        | Branch { .. }
-        | Jump { .. }
-        | Fail { .. } => Vec::new(),
+        Eval { .. } | Check { .. } | Place | Parallel { .. } | Branch { .. } | Jump { .. } | Fail { .. } => Vec::new(),
     }
 }

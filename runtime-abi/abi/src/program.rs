@@ -246,10 +246,7 @@ pub enum Instruction {
     /// `to` := value.
     Eval { to: Reg, value: ExprId },
     /// Fails with `message` if `condition` is 0.
-    Check {
-        condition: ExprId,
-        message: StringId,
-    },
+    Check { condition: ExprId, message: StringId },
     /// Places the arena for the registers as they are now. Without it the arena is placed before
     /// the first instruction.
     Place,
@@ -260,34 +257,18 @@ pub enum Instruction {
     /// Binds an alias slot to `source`, `offset` bytes in; dims are the slot's own, or `source`'s if
     /// the slot's shape is `Runtime`. The memory lives as long as one of both does (heap), or as long
     /// as the source's plan entry (arena).
-    Alias {
-        slot: SlotId,
-        source: SlotId,
-        offset: Option<ExprId>,
-    },
+    Alias { slot: SlotId, source: SlotId, offset: Option<ExprId> },
     /// Runs a kernel on `buffers` with `dims`.
-    Launch {
-        kernel: KernelId,
-        buffers: Vec<SlotId>,
-        dims: Vec<ExprId>,
-    },
+    Launch { kernel: KernelId, buffers: Vec<SlotId>, dims: Vec<ExprId> },
     /// The next `count` instructions are launches that do not depend on one another.
     Parallel { count: u32 },
     /// Copies the bytes of `from` to `to` (sizes must agree).
     Copy { to: SlotId, from: SlotId },
     /// `to` := element `index` (flat, row major) of a tensor of integers, bools or floats; a float
     /// arrives as the bits of an f64.
-    ReadCell {
-        to: Reg,
-        slot: SlotId,
-        index: ExprId,
-    },
+    ReadCell { to: Reg, slot: SlotId, index: ExprId },
     /// Element `index` := value; converse of `ReadCell`. An integer that does not fit is a fault.
-    WriteCell {
-        slot: SlotId,
-        index: ExprId,
-        value: ExprId,
-    },
+    WriteCell { slot: SlotId, index: ExprId, value: ExprId },
     /// `to` := size of dim `axis` of the value that the slot holds now.
     ReadDim { to: Reg, slot: SlotId, axis: ExprId },
     /// `to` := number of dims of the value that the slot holds now.
@@ -297,29 +278,17 @@ pub enum Instruction {
     /// Goes to `target`; the number of instructions is the end.
     Jump { target: u32 },
     /// A named host routine; refused at load if the runtime has none of that name.
-    Call {
-        routine: StringId,
-        slots: Vec<SlotId>,
-        arguments: Vec<ExprId>,
-    },
+    Call { routine: StringId, slots: Vec<SlotId>, arguments: Vec<ExprId> },
     /// `cell` := empty sequence.
     SequenceNew { cell: SlotId },
     /// Appends a tensor.
     SequencePush { cell: SlotId, item: SlotId },
     /// Binds an alias slot to element `index`; a negative index counts from the end.
-    SequenceGet {
-        to: SlotId,
-        cell: SlotId,
-        index: ExprId,
-    },
+    SequenceGet { to: SlotId, cell: SlotId, index: ExprId },
     /// `to` := number of elements.
     SequenceLength { to: Reg, cell: SlotId },
     /// Inserts before `index` (-n ≤ index ≤ n).
-    SequenceInsert {
-        cell: SlotId,
-        index: ExprId,
-        item: SlotId,
-    },
+    SequenceInsert { cell: SlotId, index: ExprId, item: SlotId },
     /// Removes element `index`.
     SequenceErase { cell: SlotId, index: ExprId },
     /// `to` := the value of another cell (elements are shared, not copied).
@@ -339,9 +308,7 @@ pub enum Instruction {
 impl Program {
     /// The text of an interned string.
     pub fn text(&self, id: StringId) -> &str {
-        self.strings
-            .get(id.index())
-            .map_or("", |text| text.as_str())
+        self.strings.get(id.index()).map_or("", |text| text.as_str())
     }
 
     /// The postfix code of an expression; empty (a fault when evaluated) if it does not exist.

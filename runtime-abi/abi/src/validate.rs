@@ -26,9 +26,7 @@ impl Program {
         self.validate_plan()?;
         self.validate_kernels()?;
         for (index, step) in self.steps.iter().enumerate() {
-            let checked = self
-                .validate_step(index, &step.instruction)
-                .and_then(|()| self.string(step.node));
+            let checked = self.validate_step(index, &step.instruction).and_then(|()| self.string(step.node));
             if let Err(ParseError(reason)) = checked {
                 refuse!("instruction {index}: {reason}");
             }
@@ -101,10 +99,7 @@ impl Program {
     /// A tensor that instructions and kernels may write.
     fn writable(&self, id: SlotId) -> Result<&Slot, ParseError> {
         match self.tensor(id)? {
-            Slot {
-                kind: SlotKind::Input(_) | SlotKind::Weight { .. },
-                ..
-            } => refuse!("slot {} is read only", id.0),
+            Slot { kind: SlotKind::Input(_) | SlotKind::Weight { .. }, .. } => refuse!("slot {} is read only", id.0),
             slot => Ok(slot),
         }
     }
@@ -133,23 +128,16 @@ impl Program {
         let id = Some(SlotId(index as u32));
         let owned = match slot.kind {
             SlotKind::Input(port) => self.inputs.get(port as usize).map(|input| input.slot) == id,
-            SlotKind::Output(port) => {
-                self.outputs.get(port as usize).map(|output| output.slot) == id
-            }
+            SlotKind::Output(port) => self.outputs.get(port as usize).map(|output| output.slot) == id,
             SlotKind::Arena(entry) => self.plan.get(entry as usize).map(|entry| entry.slot) == id,
             SlotKind::Weight { offset, length, .. } => {
-                offset % ALIGN == 0
-                    && offset.checked_add(length).is_some()
-                    && slot.dtype != DType::String
+                offset % ALIGN == 0 && offset.checked_add(length).is_some() && slot.dtype != DType::String
             }
             _ => true,
         };
         match owned {
             true => Ok(()),
-            false => refuse!(
-                "slot {index} does not agree with its table ({:?})",
-                slot.kind
-            ),
+            false => refuse!("slot {index} does not agree with its table ({:?})", slot.kind),
         }
     }
 
@@ -158,8 +146,7 @@ impl Program {
             self.string(input.name)?;
             let slot = self.slot(input.slot)?;
             let cell = matches!(input.shape, InputShape::Cell);
-            if cell != slot.kind.is_cell() || (!cell && slot.kind != SlotKind::Input(index as u32))
-            {
+            if cell != slot.kind.is_cell() || (!cell && slot.kind != SlotKind::Input(index as u32)) {
                 refuse!("input {index} and its slot are of different kinds");
             }
             if input.dtype != slot.dtype {
@@ -172,10 +159,7 @@ impl Program {
                         Shape::Runtime => rules.len(),
                     };
                     if rank != rules.len() {
-                        refuse!(
-                            "input {index} has {} dim rules, its slot {rank} dims",
-                            rules.len()
-                        );
+                        refuse!("input {index} has {} dim rules, its slot {rank} dims", rules.len());
                     }
                     rules.iter().try_for_each(|rule| self.validate_rule(rule))?;
                 }
@@ -218,13 +202,9 @@ impl Program {
                 refuse!("plan entry {index} ends before it begins");
             }
             if let Some(other) = entry.may_alias {
-                let Some(old) = self.plan.get(other as usize) else {
-                    refuse!("plan entry {other} does not exist")
-                };
+                let Some(old) = self.plan.get(other as usize) else { refuse!("plan entry {other} does not exist") };
                 if other as usize == index || old.last != entry.first {
-                    refuse!(
-                        "plan entry {index} may alias {other}, which does not die where it begins"
-                    );
+                    refuse!("plan entry {index} may alias {other}, which does not die where it begins");
                 }
             }
         }
@@ -232,9 +212,7 @@ impl Program {
     }
 
     fn validate_kernels(&self) -> Result<(), ParseError> {
-        self.levels
-            .iter()
-            .try_for_each(|level| self.string(*level))?;
+        self.levels.iter().try_for_each(|level| self.string(*level))?;
         for (index, object) in self.objects.iter().enumerate() {
             self.string(object.name)?;
             if object.level as usize >= self.levels.len() {
@@ -244,25 +222,13 @@ impl Program {
         for (index, kernel) in self.kernels.iter().enumerate() {
             self.string(kernel.name)?;
             self.string(kernel.origin)?;
-            kernel
-                .places
-                .iter()
-                .try_for_each(|place| self.string(*place))?;
+            kernel.places.iter().try_for_each(|place| self.string(*place))?;
             if kernel.entries.len() != self.levels.len() {
-                refuse!(
-                    "kernel {index} has {} entries for {} levels",
-                    kernel.entries.len(),
-                    self.levels.len()
-                );
+                refuse!("kernel {index} has {} entries for {} levels", kernel.entries.len(), self.levels.len());
             }
             for (level, entry) in kernel.entries.iter().enumerate() {
                 self.string(entry.symbol)?;
-                if self
-                    .objects
-                    .get(entry.object as usize)
-                    .map(|object| object.level as usize)
-                    != Some(level)
-                {
+                if self.objects.get(entry.object as usize).map(|object| object.level as usize) != Some(level) {
                     refuse!("kernel {index} at level {level} is in an object of another level");
                 }
                 self.expression_over(entry.groups, kernel.dims as usize)?;
@@ -293,28 +259,16 @@ impl Program {
                 }
             }
             Free { slot } => match self.slot(*slot)?.kind {
-                SlotKind::Heap | SlotKind::Alias | SlotKind::Sequence | SlotKind::Optional => {
-                    Ok(())
-                }
+                SlotKind::Heap | SlotKind::Alias | SlotKind::Sequence | SlotKind::Optional => Ok(()),
                 kind => refuse!("slot {} of kind {kind:?} cannot be freed", slot.0),
             },
-            Alias {
-                slot,
-                source,
-                offset,
-            } => {
+            Alias { slot, source, offset } => {
                 alias(*slot)?;
                 self.tensor(*source)?;
                 offset.map_or(Ok(()), |offset| self.expression(offset))
             }
-            Launch {
-                kernel,
-                buffers,
-                dims,
-            } => {
-                let Some(kernel) = self.kernels.get(kernel.index()) else {
-                    refuse!("kernel {} does not exist", kernel.0)
-                };
+            Launch { kernel, buffers, dims } => {
+                let Some(kernel) = self.kernels.get(kernel.index()) else { refuse!("kernel {} does not exist", kernel.0) };
                 if kernel.buffers as usize != buffers.len() || kernel.dims as usize != dims.len() {
                     refuse!(
                         "launches with {} buffers and {} dims, the kernel takes {} and {}",
@@ -324,20 +278,12 @@ impl Program {
                         kernel.dims
                     );
                 }
-                buffers
-                    .iter()
-                    .try_for_each(|id| self.tensor(*id).map(|_| ()))?;
+                buffers.iter().try_for_each(|id| self.tensor(*id).map(|_| ()))?;
                 dims.iter().try_for_each(|dim| self.expression(*dim))
             }
             Parallel { count } => {
-                let group = index
-                    .checked_add(1)
-                    .and_then(|start| self.steps.get(start..start.checked_add(*count as usize)?));
-                match group.is_some_and(|group| {
-                    group
-                        .iter()
-                        .all(|step| matches!(step.instruction, Launch { .. }))
-                }) {
+                let group = index.checked_add(1).and_then(|start| self.steps.get(start..start.checked_add(*count as usize)?));
+                match group.is_some_and(|group| group.iter().all(|step| matches!(step.instruction, Launch { .. }))) {
                     true => Ok(()),
                     false => refuse!("a parallel group holds other things than launches"),
                 }
@@ -358,36 +304,23 @@ impl Program {
             ReadRank { to, slot } => self.tensor(*slot).and(self.register(*to)),
             Branch { condition, target } => self.expression(*condition).and(self.target(*target)),
             Jump { target } => self.target(*target),
-            Call {
-                routine,
-                slots,
-                arguments,
-            } => {
+            Call { routine, slots, arguments } => {
                 self.string(*routine)?;
                 slots.iter().try_for_each(|id| self.slot(*id).map(|_| ()))?;
                 arguments.iter().try_for_each(|id| self.expression(*id))
             }
             SequenceNew { cell } => self.of_kind(*cell, SlotKind::Sequence),
-            SequencePush { cell, item } => self
-                .of_kind(*cell, SlotKind::Sequence)
-                .and(self.tensor(*item))
-                .map(|_| ()),
+            SequencePush { cell, item } => self.of_kind(*cell, SlotKind::Sequence).and(self.tensor(*item)).map(|_| ()),
             SequenceGet { to, cell, index } => {
                 alias(*to)?;
-                self.of_kind(*cell, SlotKind::Sequence)
-                    .and(self.expression(*index))
+                self.of_kind(*cell, SlotKind::Sequence).and(self.expression(*index))
             }
-            SequenceLength { to, cell } => self
-                .of_kind(*cell, SlotKind::Sequence)
-                .and(self.register(*to)),
+            SequenceLength { to, cell } => self.of_kind(*cell, SlotKind::Sequence).and(self.register(*to)),
             SequenceInsert { cell, index, item } => {
                 self.tensor(*item)?;
-                self.of_kind(*cell, SlotKind::Sequence)
-                    .and(self.expression(*index))
+                self.of_kind(*cell, SlotKind::Sequence).and(self.expression(*index))
             }
-            SequenceErase { cell, index } => self
-                .of_kind(*cell, SlotKind::Sequence)
-                .and(self.expression(*index)),
+            SequenceErase { cell, index } => self.of_kind(*cell, SlotKind::Sequence).and(self.expression(*index)),
             CellAssign { to, from } => {
                 let (to, from) = (self.slot(*to)?.kind, self.slot(*from)?.kind);
                 match to.is_cell() && to == from {
@@ -396,17 +329,12 @@ impl Program {
                 }
             }
             OptionalNone { cell } => self.of_kind(*cell, SlotKind::Optional),
-            OptionalSet { cell, item } => self
-                .of_kind(*cell, SlotKind::Optional)
-                .and(self.slot(*item))
-                .map(|_| ()),
+            OptionalSet { cell, item } => self.of_kind(*cell, SlotKind::Optional).and(self.slot(*item)).map(|_| ()),
             OptionalGet { to, cell } => {
                 self.of_kind(*cell, SlotKind::Optional)?;
                 self.of_kind(*to, SlotKind::Sequence).or(alias(*to))
             }
-            OptionalHas { to, cell } => self
-                .of_kind(*cell, SlotKind::Optional)
-                .and(self.register(*to)),
+            OptionalHas { to, cell } => self.of_kind(*cell, SlotKind::Optional).and(self.register(*to)),
             Fail { message } => self.string(*message),
         }
     }

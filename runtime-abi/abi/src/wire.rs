@@ -122,39 +122,26 @@ impl Row<'_> {
 impl<'a> Sections<'a> {
     /// Reads header and section table.
     pub fn read(bytes: &'a [u8]) -> Result<Sections<'a>, ParseError> {
-        let Some(header) = bytes.get(..HEADER) else {
-            refuse!("{} bytes are too short for a header", bytes.len())
-        };
+        let Some(header) = bytes.get(..HEADER) else { refuse!("{} bytes are too short for a header", bytes.len()) };
         if header[..8] != MAGIC {
             refuse!("does not begin with OAAXPROG");
         }
         let header = Row(header);
         if header.u32(8) != VERSION {
-            refuse!(
-                "has format version {}, this runtime reads version {VERSION}",
-                header.u32(8)
-            );
+            refuse!("has format version {}, this runtime reads version {VERSION}", header.u32(8));
         }
         let mut rows = [None; section::COUNT + 1];
         for index in 0..header.u32(12) as usize {
-            let start = index
-                .checked_mul(SECTION)
-                .and_then(|start| start.checked_add(HEADER));
+            let start = index.checked_mul(SECTION).and_then(|start| start.checked_add(HEADER));
             let record = start.and_then(|start| bytes.get(start..)?.get(..SECTION));
-            let Some(record) = record.map(Row) else {
-                refuse!("the section table is cut off at entry {index}")
-            };
+            let Some(record) = record.map(Row) else { refuse!("the section table is cut off at entry {index}") };
             let (kind, stride, count) = (record.u32(0), record.u32(4) as usize, record.u64(16));
             let length = (stride as u64).checked_mul(count);
             let end = length.and_then(|length| record.u64(8).checked_add(length));
             if stride == 0 || end.is_none_or(|end| end > bytes.len() as u64) {
                 refuse!("section {kind} lies outside the file");
             }
-            let found = Rows {
-                bytes: &bytes[record.u64(8) as usize..],
-                stride,
-                count: count as usize,
-            };
+            let found = Rows { bytes: &bytes[record.u64(8) as usize..], stride, count: count as usize };
             match rows.get_mut(kind as usize) {
                 Some(place) if kind != 0 && place.is_none() => *place = Some(found),
                 Some(_) => refuse!("section {kind} is given twice"),
@@ -167,16 +154,9 @@ impl<'a> Sections<'a> {
 
     /// The records of a section (none if it is absent).
     pub fn rows(&self, (kind, size): (u32, usize)) -> Result<Rows<'a>, ParseError> {
-        let rows = self.rows[kind as usize].unwrap_or(Rows {
-            bytes: &[],
-            stride: size,
-            count: 0,
-        });
+        let rows = self.rows[kind as usize].unwrap_or(Rows { bytes: &[], stride: size, count: 0 });
         if rows.stride < size || (size == 1 && rows.stride != 1) {
-            refuse!(
-                "section {kind} has records of {} bytes, at least {size} are needed",
-                rows.stride
-            );
+            refuse!("section {kind} has records of {} bytes, at least {size} are needed", rows.stride);
         }
         Ok(rows)
     }
@@ -189,9 +169,7 @@ pub(crate) struct SectionWriter {
 
 impl SectionWriter {
     pub fn new() -> SectionWriter {
-        SectionWriter {
-            sections: Vec::new(),
-        }
+        SectionWriter { sections: Vec::new() }
     }
 
     /// Adds a section; `bytes` is a whole number of records.

@@ -7,10 +7,7 @@ fn value(expr: Expr, registers: &[i64]) -> Result<i64, Fault> {
 }
 
 fn binary(op: Operator, a: i64, b: i64) -> Result<i64, Fault> {
-    eval(
-        &[Code::Reg(Reg(0)), Code::Reg(Reg(1)), Code::Op(op)],
-        &[a, b],
-    )
+    eval(&[Code::Reg(Reg(0)), Code::Reg(Reg(1)), Code::Op(op)], &[a, b])
 }
 
 #[test]
@@ -20,10 +17,7 @@ fn division_rounds_towards_the_named_infinity_for_all_signs() {
             let exact = a as f64 / b as f64;
             assert_eq!(binary(Operator::FloorDiv, a, b), Ok(exact.floor() as i64));
             assert_eq!(binary(Operator::CeilDiv, a, b), Ok(exact.ceil() as i64));
-            assert_eq!(
-                binary(Operator::FloorMod, a, b),
-                Ok(a - b * exact.floor() as i64)
-            );
+            assert_eq!(binary(Operator::FloorMod, a, b), Ok(a - b * exact.floor() as i64));
         }
     }
 }
@@ -33,10 +27,7 @@ fn what_has_no_64_bit_value_is_a_fault() {
     assert_eq!(binary(Operator::Add, i64::MAX, 1), Err(Fault::Overflow));
     assert_eq!(binary(Operator::Sub, i64::MIN, 1), Err(Fault::Overflow));
     assert_eq!(binary(Operator::Mul, i64::MAX, 2), Err(Fault::Overflow));
-    assert_eq!(
-        binary(Operator::FloorDiv, i64::MIN, -1),
-        Err(Fault::Overflow)
-    );
+    assert_eq!(binary(Operator::FloorDiv, i64::MIN, -1), Err(Fault::Overflow));
     assert_eq!(binary(Operator::FloorDiv, 1, 0), Err(Fault::DivisionByZero));
     assert_eq!(binary(Operator::FloorMod, 1, 0), Err(Fault::DivisionByZero));
 }
@@ -54,35 +45,17 @@ fn select_and_logic_treat_any_non_zero_as_true() {
 #[test]
 fn float_operators_reproduce_f32_resize_arithmetic() {
     let scale = (0.7f32 as f64).to_bits() as i64;
-    let product = Expr::op(
-        Operator::FloatMul,
-        [
-            Expr::op(Operator::FloatFromInt, [Reg(0).into()]),
-            Reg(1).into(),
-        ],
-    );
+    let product = Expr::op(Operator::FloatMul, [Expr::op(Operator::FloatFromInt, [Reg(0).into()]), Reg(1).into()]);
     let single = Expr::op(Operator::FloatRound32, [product.clone()]);
     let floor = |x: Expr| Expr::op(Operator::FloatFloor, [x]);
-    assert_eq!(
-        value(floor(single), &[10, scale]),
-        Ok((10f32 * 0.7f32).floor() as i64)
-    );
-    assert_eq!(
-        value(floor(product), &[10, scale]),
-        Ok((10f64 * 0.7f32 as f64).floor() as i64)
-    );
+    assert_eq!(value(floor(single), &[10, scale]), Ok((10f32 * 0.7f32).floor() as i64));
+    assert_eq!(value(floor(product), &[10, scale]), Ok((10f64 * 0.7f32 as f64).floor() as i64));
     let nan = [f64::NAN.to_bits() as i64];
     assert_eq!(value(floor(Reg(0).into()), &nan), Err(Fault::NotAnInteger));
     let half = [(-2.5f64).to_bits() as i64];
     assert_eq!(value(floor(Reg(0).into()), &half), Ok(-3));
-    assert_eq!(
-        value(Expr::op(Operator::FloatCeil, [Reg(0).into()]), &half),
-        Ok(-2)
-    );
-    assert_eq!(
-        value(Expr::op(Operator::FloatTrunc, [Reg(0).into()]), &half),
-        Ok(-2)
-    );
+    assert_eq!(value(Expr::op(Operator::FloatCeil, [Reg(0).into()]), &half), Ok(-2));
+    assert_eq!(value(Expr::op(Operator::FloatTrunc, [Reg(0).into()]), &half), Ok(-2));
 }
 
 #[test]
@@ -92,13 +65,7 @@ fn the_checker_refuses_what_the_evaluator_could_not_run() {
     assert!(check_code(&[Code::Reg(Reg(1))], 1).is_err());
     assert!(check_code(&[Code::Const(1), Code::Const(2)], 0).is_err());
     assert!(check_code(&[Code::Const(1); 40], 0).is_err());
-    assert!(
-        check_code(
-            &[Code::Const(1), Code::Const(2), Code::Op(Operator::Min)],
-            0
-        )
-        .is_ok()
-    );
+    assert!(check_code(&[Code::Const(1), Code::Const(2), Code::Op(Operator::Min)], 0).is_ok());
     assert_eq!(eval(&[Code::Op(Operator::Add)], &[]), Err(Fault::BadCode));
 }
 
@@ -111,10 +78,7 @@ fn constants_fold_except_where_the_result_is_a_fault() {
 #[test]
 fn operator_numbers_round_trip() {
     for number in 2..=26 {
-        assert_eq!(
-            Operator::from_number(number).map(|op| op as u32),
-            Some(number)
-        );
+        assert_eq!(Operator::from_number(number).map(|op| op as u32), Some(number));
     }
     assert_eq!(Operator::from_number(1), None);
     assert_eq!(Operator::from_number(27), None);

@@ -4,44 +4,15 @@ use std::{path::Path, process::Command};
 
 fn compile(compiler: &str, arguments: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new(compiler)
-        .args(arguments)
-        .current_dir(root)
-        .output()
-        .expect("a C compiler");
-    assert!(
-        output.status.success(),
-        "{compiler} {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new(compiler).args(arguments).current_dir(root).output().expect("a C compiler");
+    assert!(output.status.success(), "{compiler} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
 fn the_kernel_header_compiles_as_c99_and_cpp11() {
-    let common = [
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-pedantic",
-        "-fsyntax-only",
-        "-Iinclude",
-    ];
-    compile(
-        "gcc",
-        &[
-            &common[..],
-            &["-std=c99", "-x", "c", "include/oaaxc_kernel.h"],
-        ]
-        .concat(),
-    );
-    compile(
-        "g++",
-        &[
-            &common[..],
-            &["-std=c++11", "-x", "c++", "include/oaaxc_kernel.h"],
-        ]
-        .concat(),
-    );
+    let common = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-Iinclude"];
+    compile("gcc", &[&common[..], &["-std=c99", "-x", "c", "include/oaaxc_kernel.h"]].concat());
+    compile("g++", &[&common[..], &["-std=c++11", "-x", "c++", "include/oaaxc_kernel.h"]].concat());
 }
 
 #[test]

@@ -3,13 +3,7 @@
 use oaax_abi::*;
 
 fn entry(first: u32, last: u32, may_alias: Option<u32>) -> PlanEntry {
-    PlanEntry {
-        slot: SlotId(0),
-        bytes: ExprId(0),
-        first,
-        last,
-        may_alias,
-    }
+    PlanEntry { slot: SlotId(0), bytes: ExprId(0), first, last, may_alias }
 }
 
 #[test]
@@ -23,11 +17,7 @@ fn buffers_that_do_not_meet_share_bytes() {
 
 #[test]
 fn a_buffer_takes_over_anothers_bytes_where_it_may() {
-    let plan = [
-        entry(0, 1, None),
-        entry(1, 2, Some(0)),
-        entry(2, 3, Some(1)),
-    ];
+    let plan = [entry(0, 1, None), entry(1, 2, Some(0)), entry(2, 3, Some(1))];
     let placement = place(&plan, &[64, 64, 64]).expect("small");
     assert_eq!(placement.total, 64);
     check_placement(&plan, &[64, 64, 64], &placement).expect("sound");
@@ -40,9 +30,7 @@ fn a_buffer_takes_over_anothers_bytes_where_it_may() {
 fn random_plans_place_soundly_and_a_moved_buffer_is_found() {
     let mut state = 7u64;
     let mut random = |limit: u64| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) % limit
     };
     let mut found = 0;
@@ -51,9 +39,7 @@ fn random_plans_place_soundly_and_a_moved_buffer_is_found() {
         let mut plan: Vec<PlanEntry> = Vec::new();
         for index in 0..count {
             let first = random(30) as u32;
-            let dying = (0..index)
-                .find(|old| plan[*old].last == first)
-                .map(|old| old as u32);
+            let dying = (0..index).find(|old| plan[*old].last == first).map(|old| old as u32);
             plan.push(entry(first, first + random(6) as u32, dying));
         }
         let bytes: Vec<u64> = plan.iter().map(|_| random(4) * 100).collect();
@@ -77,20 +63,9 @@ fn looping(parallel: bool) -> Program {
     let n = b.register();
     let level = b.level("v");
     let object = b.object(level, "o");
-    let entries = vec![EntrySpec {
-        object,
-        symbol: "k".into(),
-        groups: 1.into(),
-        scratch: 0.into(),
-    }];
-    let k = b.kernel(&KernelSpec {
-        buffers: 2,
-        entries,
-        ..KernelSpec::default()
-    });
-    let slots: Vec<SlotId> = (0..4)
-        .map(|_| b.arena(DType::F32, &[n.into()], None))
-        .collect();
+    let entries = vec![EntrySpec { object, symbol: "k".into(), groups: 1.into(), scratch: 0.into() }];
+    let k = b.kernel(&KernelSpec { buffers: 2, entries, ..KernelSpec::default() });
+    let slots: Vec<SlotId> = (0..4).map(|_| b.arena(DType::F32, &[n.into()], None)).collect();
     let (again, end) = (b.label(), b.label());
     b.launch(k, &[slots[0], slots[3]], &[]); // 0
     b.place_label(again);
@@ -107,11 +82,7 @@ fn looping(parallel: bool) -> Program {
 }
 
 fn ranges(program: &Program) -> Vec<(u32, u32)> {
-    program
-        .plan
-        .iter()
-        .map(|entry| (entry.first, entry.last))
-        .collect()
+    program.plan.iter().map(|entry| (entry.first, entry.last)).collect()
 }
 
 #[test]
@@ -134,17 +105,34 @@ fn ranges_cover_whole_parallel_groups() {
 fn a_range_that_is_too_short_is_found() {
     let mut program = looping(false);
     program.plan[0].last = 2;
-    assert!(
-        check_ranges(&program)
-            .expect_err("leaves the loop")
-            .0
-            .contains("crosses the border")
-    );
+    assert!(check_ranges(&program).expect_err("leaves the loop").0.contains("crosses the border"));
     program.plan[0].last = 1;
-    assert!(
-        check_ranges(&program)
-            .expect_err("used later")
-            .0
-            .contains("uses plan entry 0")
-    );
+    assert!(check_ranges(&program).expect_err("used later").0.contains("uses plan entry 0"));
+}
+
+#[test]
+fn what_an_alias_carries_round_a_loop_lives_through_all_of_it() {
+    let mut b = ProgramBuilder::new("m", "test");
+    let n = b.register();
+    let level = b.level("v");
+    let object = b.object(level, "o");
+    let entries = vec![EntrySpec { object, symbol: "k".into(), groups: 1.into(), scratch: 0.into() }];
+    let k = b.kernel(&KernelSpec { buffers: 2, entries, ..KernelSpec::default() });
+    let [start, next, other] = [0; 3].map(|_| b.arena(DType::F32, &[n.into()], None));
+    let state = b.alias(DType::F32, Some(&[n.into()]));
+    let (again, end) = (b.label(), b.label());
+    b.push(Instruction::Alias { slot: state, source: start, offset: None }); // 0
+    b.place_label(again);
+    b.branch_if_zero(n, end); // 1
+    b.launch(k, &[state, other], &[]); // 2
+    b.launch(k, &[other, next], &[]); // 3
+    b.push(Instruction::Alias { slot: state, source: next, offset: None }); // 4
+    b.jump(again); // 5
+    b.place_label(end);
+    let mut program = b.finish().expect("valid");
+    assert_eq!(ranges(&program), [(0, 5), (0, 5), (2, 3)]);
+    check_ranges(&program).expect("sound");
+    program.plan[1].last = 4;
+    program.plan[1].first = 1;
+    assert!(check_ranges(&program).is_err());
 }

@@ -6,32 +6,21 @@ use oaax_abi::*;
 fn everything() -> Program {
     let mut b = ProgramBuilder::new("everything", "test");
     let (n, m) = (b.register(), b.register());
-    let x = b.input(
-        "x",
-        DType::F32,
-        &[Dim::bind(n, "N").within(1, 64, 2), Dim::expect(3, "")],
-    );
+    let x = b.input("x", DType::F32, &[Dim::bind(n, "N").within(1, 64, 2), Dim::expect(3, "")]);
     let (any, rank, first) = b.unranked_input("any", DType::I64);
     let list = b.sequence(DType::F32);
     b.cell_input("list", list);
     let y = b.output("y", DType::F32, &[(m.into(), ""), (3.into(), "")]);
     let w = b.weight(DType::F32, &[16.into()], 0, 64, 64);
-    let (t, u) = (
-        b.arena(DType::F32, &[n.into(), 3.into()], None),
-        b.arena(DType::I4, &[n.into()], Some(640.into())),
-    );
+    let (t, u) = (b.arena(DType::F32, &[n.into(), 3.into()], None), b.arena(DType::I4, &[n.into()], Some(640.into())));
     let heap = b.heap(DType::F32, Some(&[m.into()]), None);
     let view = b.alias(DType::F32, None);
     let (other, maybe) = (b.sequence(DType::F32), b.optional(DType::F32));
     b.output_from("cells", list, None);
     let (v2, v3) = (b.level("x86-64-v2"), b.level("x86-64-v3"));
     let objects = [b.object(v2, "v2.so"), b.object(v3, "v3.so")];
-    let entry = |object| EntrySpec {
-        object,
-        symbol: "k".into(),
-        groups: Expr::dim(0).ceil_div(64),
-        scratch: Expr::dim(0).times(4),
-    };
+    let entry =
+        |object| EntrySpec { object, symbol: "k".into(), groups: Expr::dim(0).ceil_div(64), scratch: Expr::dim(0).times(4) };
     let spec = KernelSpec {
         name: "k".into(),
         origin: "Conv_1, Relu_2".into(),
@@ -54,79 +43,26 @@ fn everything() -> Program {
     b.launch(k, &[x, t], &[n.into()]);
     b.launch(k, &[w, u], &[n.into()]);
     for instruction in [
-        Instruction::Alloc {
-            slot: heap,
-            like: None,
-        },
-        Instruction::Alloc {
-            slot: heap,
-            like: Some(t),
-        },
-        Instruction::Alias {
-            slot: view,
-            source: t,
-            offset: Some(zero),
-        },
-        Instruction::Alias {
-            slot: view,
-            source: heap,
-            offset: None,
-        },
+        Instruction::Alloc { slot: heap, like: None },
+        Instruction::Alloc { slot: heap, like: Some(t) },
+        Instruction::Alias { slot: view, source: t, offset: Some(zero) },
+        Instruction::Alias { slot: view, source: heap, offset: None },
         Instruction::Copy { to: y, from: view },
-        Instruction::ReadCell {
-            to: m,
-            slot: any,
-            index: zero,
-        },
-        Instruction::WriteCell {
-            slot: heap,
-            index: zero,
-            value: one,
-        },
-        Instruction::ReadDim {
-            to: m,
-            slot: view,
-            axis: zero,
-        },
+        Instruction::ReadCell { to: m, slot: any, index: zero },
+        Instruction::WriteCell { slot: heap, index: zero, value: one },
+        Instruction::ReadDim { to: m, slot: view, axis: zero },
         Instruction::ReadRank { to: m, slot: view },
-        Instruction::Call {
-            routine: message,
-            slots: vec![x, list],
-            arguments: vec![zero, one],
-        },
+        Instruction::Call { routine: message, slots: vec![x, list], arguments: vec![zero, one] },
         Instruction::SequenceNew { cell: list },
-        Instruction::SequencePush {
-            cell: list,
-            item: t,
-        },
-        Instruction::SequenceGet {
-            to: view,
-            cell: list,
-            index: zero,
-        },
+        Instruction::SequencePush { cell: list, item: t },
+        Instruction::SequenceGet { to: view, cell: list, index: zero },
         Instruction::SequenceLength { to: m, cell: list },
-        Instruction::SequenceInsert {
-            cell: list,
-            index: zero,
-            item: heap,
-        },
-        Instruction::SequenceErase {
-            cell: list,
-            index: zero,
-        },
-        Instruction::CellAssign {
-            to: other,
-            from: list,
-        },
+        Instruction::SequenceInsert { cell: list, index: zero, item: heap },
+        Instruction::SequenceErase { cell: list, index: zero },
+        Instruction::CellAssign { to: other, from: list },
         Instruction::OptionalNone { cell: maybe },
-        Instruction::OptionalSet {
-            cell: maybe,
-            item: t,
-        },
-        Instruction::OptionalGet {
-            to: view,
-            cell: maybe,
-        },
+        Instruction::OptionalSet { cell: maybe, item: t },
+        Instruction::OptionalGet { to: view, cell: maybe },
         Instruction::OptionalHas { to: m, cell: maybe },
         Instruction::Free { slot: heap },
     ] {
@@ -143,11 +79,7 @@ fn encoding_round_trips() {
     let program = everything();
     let bytes = program.encode();
     assert_eq!(Program::parse(&bytes), Ok(program.clone()));
-    assert_eq!(
-        everything().encode(),
-        bytes,
-        "building twice gives equal bytes"
-    );
+    assert_eq!(everything().encode(), bytes, "building twice gives equal bytes");
     assert_eq!(program.eval(program.plan[1].bytes, &[]), Ok(640));
 }
 
@@ -163,8 +95,7 @@ fn any_cut_and_any_flipped_byte_is_survived() {
         for flip in [0x01, 0x80, 0xff] {
             let mut bytes = bytes.clone();
             bytes[index] ^= flip;
-            accepted +=
-                Program::parse(&bytes).is_ok_and(|program| program.validate().is_ok()) as u32;
+            accepted += Program::parse(&bytes).is_ok_and(|program| program.validate().is_ok()) as u32;
         }
     }
     assert!(0 < accepted, "flips of text leave a valid program");
@@ -175,10 +106,7 @@ fn a_program_of_another_version_says_so() {
     let mut bytes = everything().encode();
     bytes[8] = 9;
     let error = Program::parse(&bytes).expect_err("version 9");
-    assert_eq!(
-        error.0,
-        "has format version 9, this runtime reads version 1"
-    );
+    assert_eq!(error.0, "has format version 9, this runtime reads version 1");
 }
 
 #[test]
@@ -214,27 +142,12 @@ fn the_validator_names_the_first_offender() {
     };
     check(|p| p.registers = 1, "register");
     check(|p| p.plan[0].last = 0, "ends before it begins");
-    check(
-        |p| p.kernels[0].entries[1].object = 0,
-        "object of another level",
-    );
+    check(|p| p.kernels[0].entries[1].object = 0, "object of another level");
     check(|p| p.inputs[0].dtype = DType::I8, "differ in element type");
+    check(|p| p.steps[0].instruction = Instruction::Jump { target: 999 }, "jumps to 999");
+    check(|p| p.steps[0].instruction = Instruction::Free { slot: SlotId(0) }, "cannot be freed");
     check(
-        |p| p.steps[0].instruction = Instruction::Jump { target: 999 },
-        "jumps to 999",
-    );
-    check(
-        |p| p.steps[0].instruction = Instruction::Free { slot: SlotId(0) },
-        "cannot be freed",
-    );
-    check(
-        |p| {
-            p.steps[0].instruction = Instruction::WriteCell {
-                slot: SlotId(0),
-                index: ExprId(0),
-                value: ExprId(0),
-            }
-        },
+        |p| p.steps[0].instruction = Instruction::WriteCell { slot: SlotId(0), index: ExprId(0), value: ExprId(0) },
         "read only",
     );
 }

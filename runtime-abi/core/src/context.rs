@@ -14,6 +14,9 @@ use std::{ffi::c_void, sync::Arc};
 /// Placements that a context remembers.
 const REMEMBERED: usize = 4;
 
+/// Blocks that a context keeps for heap values to come.
+const SPARES: usize = 16;
+
 /// What a slot is bound to; a null address is nothing.
 #[derive(Debug)]
 pub struct Binding {
@@ -65,6 +68,8 @@ pub struct Context {
     pub faults: Vec<KernelFault>,
     /// Aligned copies of inputs that the caller gave unaligned.
     pub copies: Vec<Buffer>,
+    /// Blocks of heap values that nobody holds.
+    spares: Vec<Arc<Buffer>>,
     arena: Option<Buffer>,
     /// Most recent last: values of the plan's registers, sizes, placement.
     placements: Vec<(Vec<i64>, Vec<u64>, Placement)>,
@@ -113,6 +118,16 @@ impl Context {
         }
     }
 
+    /// Keeps a block that nobody holds any more for a later `alloc`, so that loops do not go to the C heap.
+    pub fn recycle(&mut self, owner: Option<Arc<Buffer>>) {
+        if let Some(mut owner) = owner
+            && Arc::get_mut(&mut owner).is_some()
+            && self.spares.len() < SPARES
+        {
+            self.spares.push(owner);
+        }
+    }
+
     /// Evaluates the dims of a slot into its binding.
     pub fn evaluate_dims(&mut self, program: &Program, slot: SlotId) -> Result<()> {
         let Shape::Dims(dims) = &program.slots[slot.index()].shape else { return Ok(()) };
@@ -149,11 +164,18 @@ impl Context {
     /// Gives a heap slot fresh memory for the dims of its binding.
     pub fn allocate_heap(&mut self, program: &Program, slot: SlotId) -> Result<()> {
         let bytes = self.size_of(program, slot)?;
-        let binding = &mut self.bindings[slot.index()];
-        let spare = binding.owner.as_mut().and_then(Arc::get_mut).is_some_and(|spare| spare.capacity() >= bytes);
-        if !spare {
-            binding.owner = Some(Arc::new(Buffer::new(bytes)?));
+        let own = self.bindings[slot.index()].owner.as_mut().and_then(Arc::get_mut);
+        if own.is_none_or(|own| own.capacity() < bytes) {
+            let old = self.bindings[slot.index()].owner.take();
+            self.recycle(old);
+            let fits = |spare: &Arc<Buffer>| (bytes..=bytes.saturating_mul(2).saturating_add(4096)).contains(&spare.capacity());
+            let fresh = match self.spares.iter().position(fits) {
+                Some(index) => self.spares.swap_remove(index),
+                None => Arc::new(Buffer::new(bytes)?),
+            };
+            self.bindings[slot.index()].owner = Some(fresh);
         }
+        let binding = &mut self.bindings[slot.index()];
         binding.address = binding.owner.as_ref().map_or(std::ptr::null_mut(), |owner| owner.as_ptr());
         binding.bytes = bytes;
         Ok(())

@@ -116,7 +116,8 @@ impl Run<'_> {
             Free { slot } => {
                 self.context.unbind(*slot);
                 if self.kind(*slot) == SlotKind::Alias {
-                    self.context.bindings[slot.index()].owner = None;
+                    let old = self.context.bindings[slot.index()].owner.take();
+                    self.context.recycle(old);
                 }
                 self.context.cells[slot.index()].items.clear();
             }
@@ -203,7 +204,8 @@ impl Run<'_> {
         // SAFETY: the offset was proved to lie inside the source's value.
         binding.address = unsafe { address.add(offset as usize) };
         binding.bytes = rest;
-        binding.owner = owner;
+        let old = std::mem::replace(&mut binding.owner, owner);
+        self.context.recycle(old);
         Ok(())
     }
 
@@ -241,7 +243,8 @@ impl Run<'_> {
         binding.address = item.address.cast_mut();
         binding.bytes = item.bytes;
         binding.dims = item.dims;
-        binding.owner = Some(item.owner);
+        let old = binding.owner.replace(item.owner);
+        self.context.recycle(old);
     }
 
     /// An index into a cell, counted from the end if negative, at most `limit`.
