@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use oaaxc_container::{
-    Data, Dim, Manifest, Needs, Package, PackageFile, Part, Platform, Producer, Role, SymbolRange, Value, ValueType, Variant,
+    Data, Dim, Manifest, Needs, Package, PackageFile, Part, Platform, Role, SymbolRange, ValueInfo, ValueType, Variant,
 };
 use oaaxc_ir::program::SlotId;
 use oaaxc_ir::{Expr, Type};
@@ -86,7 +86,7 @@ fn signature(share: &Compiled) -> Manifest {
     let program = &share.program;
     let value = |slot: &SlotId| {
         let slot = &program.slots[*slot];
-        Value { name: slot.name.clone(), ty: value_type(&slot.ty, &|e| dim(program, e)), overridable: false }
+        ValueInfo { name: slot.name.clone(), ty: value_type(&slot.ty, &|e| dim(program, e)), overridable: false }
     };
     let mut symbols = BTreeMap::new();
     for slot in &program.inputs {
@@ -98,12 +98,10 @@ fn signature(share: &Compiled) -> Manifest {
         }
     }
     Manifest {
-        name: program.name.clone(),
-        producer: Producer { name: "oaaxc".into(), version: env!("CARGO_PKG_VERSION").into() },
         symbols,
         inputs: program.inputs.iter().map(value).collect(),
         outputs: program.outputs.iter().map(value).collect(),
-        ..Manifest::default()
+        ..Manifest::new(program.name.clone(), env!("CARGO_PKG_VERSION"))
     }
 }
 

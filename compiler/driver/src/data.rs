@@ -3,17 +3,47 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use bytes::Bytes;
 use oaax_core::PortInfo;
 use oaaxc_base::{Code, Diagnostic};
-use oaaxc_ir::{DType, Datum, Scalar, Tensor};
+use oaaxc_ir::{DType, Datum, Scalar, Tensor, TensorType, Type};
 
 /// A tensor from a `.npy` or `.pb` file.
 pub fn read(path: &Path) -> Result<Tensor, Diagnostic> {
-    let datum = oaaxc_onnx::data::read(path)?;
-    match datum {
+    let failed = |e: std::io::Error| Diagnostic::error(Code::IO, format!("cannot read {}: {e}", path.display()));
+    let bytes = Bytes::from(std::fs::read(path).map_err(failed)?);
+    let tensor = if path.extension().is_some_and(|e| e == "npy") { oaaxc_onnx::data::npy::read(bytes) } else { tensor(bytes) };
+    tensor.map_err(|d| d.note(format!("in {}", path.display())))
+}
+
+/// A tensor from the bytes of a `.pb` file.
+pub fn tensor(bytes: Bytes) -> Result<Tensor, Diagnostic> {
+    // The type of the value decides the message; element type and rank are the file's own.
+    let any = Type::Tensor(TensorType { dtype: DType::F32, shape: None });
+    match oaaxc_onnx::data::read(bytes, &any)? {
         Datum::Tensor(tensor) => Ok(tensor),
-        _ => Err(Diagnostic::error(Code::REQUEST, format!("{} does not hold a tensor", path.display()))),
+        _ => Err(Diagnostic::error(Code::REQUEST, "the file does not hold a tensor")),
     }
+}
+
+/// The bytes of a `.npy` or `.pb` file.
+pub fn encode(tensor: &Tensor, name: &str, form: &str) -> Result<Vec<u8>, Diagnostic> {
+    match form {
+        "npy" => oaaxc_onnx::data::npy::write(tensor),
+        _ => Ok(oaaxc_onnx::data::write(&tensor.clone().into(), name)),
+    }
+}
+
+/// The name of a tensor's file: bytes other than letters, digits, `_`, `-` and `.` become `%XX`, and a name
+/// past 200 bytes is cut to 150 and gets `%` and 16 hexadecimal digits of its SHA-256.
+pub fn file_name(name: &str) -> String {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_-.".contains(b);
+    let clean: String = name.bytes().map(|b| if plain(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();
+    if clean.len() <= 200 {
+        return clean;
+    }
+    let digest = oaax_core::hex(&oaax_core::digest(name.as_bytes()));
+    format!("{}%{}", &clean[..150], &digest[..16])
 }
 
 /// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).
@@ -48,6 +78,30 @@ pub fn seeded(name: &str, dtype: DType, dims: Vec<usize>, seed: u64) -> Tensor {
         _ => Scalar::from_i64((random.next_bits() % 8) as i64),
     };
     Tensor::from_scalars(dtype, dims, (0..count).map(|_| element(&mut random)))
+}
+
+/// Sizes worth trying for a run nobody gave sizes for, in order: the first axis is most often the batch,
+/// the others are widths and lengths that many models take. All lie within the declared ranges.
+pub fn likely_sizes(ports: &[PortInfo], dims: &BTreeMap<String, i64>) -> Vec<BTreeMap<String, i64>> {
+    let mut all: Vec<BTreeMap<String, i64>> = Vec::new();
+    for candidate in [32, 64, 48, 1, 16, 8, 128, 224, 576, 2, 3] {
+        let mut sizes = dims.clone();
+        for port in ports {
+            for (axis, dim) in port.dims.iter().flatten().enumerate() {
+                if 0 <= dim.size || dim.symbol.is_empty() {
+                    continue;
+                }
+                let wanted = if axis == 0 { 1 } else { candidate };
+                let multiple = dim.multiple.max(1);
+                let rounded = (wanted + multiple - 1) / multiple * multiple;
+                sizes.entry(dim.symbol.clone()).or_insert(rounded.clamp(dim.min.max(0), dim.max.max(0)));
+            }
+        }
+        if !all.contains(&sizes) {
+            all.push(sizes);
+        }
+    }
+    all
 }
 
 /// One tensor per input: those given by name, the others seeded. Named dims take `dims`, else the
@@ -101,6 +155,8 @@ pub struct Difference {
     pub max_ulp: u64,
     /// 1 − cosine of the angle between both.
     pub cosine_loss: f64,
+    /// The reference's largest finite magnitude.
+    pub scale: f64,
 }
 
 /// Compares with a reference of equal type and dims; `None` where those differ. Equal NaNs and infinities are equal.
@@ -129,9 +185,49 @@ pub fn difference(reference: &Tensor, found: &Tensor) -> Option<Difference> {
         bb += b * b;
         d.max_ulp = d.max_ulp.max(ulps(x, y));
     }
+    d.scale = scale;
     d.max_rel = if d.max_abs == 0.0 { 0.0 } else { d.max_abs / scale };
     d.cosine_loss = if aa > 0.0 && bb > 0.0 { (1.0 - dot / (aa.sqrt() * bb.sqrt())).max(0.0) } else { 0.0 };
     Some(d)
+}
+
+/// How far numbers may be apart: |a − b| ≤ absolute + relative · (largest magnitude of the reference).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// In units of the output.
+    pub absolute: f64,
+    /// Relative to the output's scale.
+    pub relative: f64,
+}
+
+/// What float models are held to.
+pub const TOLERANCE: Tolerance = Tolerance { absolute: 1e-6, relative: 1e-4 };
+
+/// One output beside its reference.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The output.
+    pub name: String,
+    /// How far apart; `None` where type or dims differ.
+    pub difference: Option<Difference>,
+    /// Whether that is within the tolerance.
+    pub within: bool,
+    /// What is wrong, where something is.
+    pub why: String,
+}
+
+/// Compares an output with its reference.
+pub fn compare(name: &str, reference: &Tensor, found: &Tensor, tolerance: Tolerance) -> Comparison {
+    let difference = difference(reference, found);
+    let (within, why) = match difference {
+        None => {
+            let show = |t: &Tensor| format!("{}{:?}", t.dtype, t.dims);
+            (false, format!("{} where {} is right", show(found), show(reference)))
+        }
+        Some(d) if d.max_abs <= tolerance.absolute + tolerance.relative * d.scale => (true, String::new()),
+        Some(d) => (false, format!("differs by {:.3e}, {:.3e} of its scale", d.max_abs, d.max_rel)),
+    };
+    Comparison { name: name.to_string(), difference, within, why }
 }
 
 fn ulps(x: Scalar, y: Scalar) -> u64 {
@@ -160,7 +256,7 @@ mod tests {
         let d = difference(&a, &b).expect("equal dims");
         assert_eq!(d.max_ulp, 3);
         assert!(d.max_rel > 0.0 && d.max_rel < 1e-6);
-        assert_eq!(difference(&a, &a), Some(Difference::default()));
+        assert_eq!(difference(&a, &a), Some(Difference { scale: 4.0, ..Difference::default() }));
         assert_eq!(difference(&a, &Tensor::from_f32s(vec![1], &[1.0])), None);
     }
 

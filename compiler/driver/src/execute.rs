@@ -1,11 +1,14 @@
 //! Runs artefacts on tensors: the border between the compiler's data and the runtime's.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use oaax_core::{Model, Options, Output, PortInfo, Session, Value};
 use oaaxc_base::{Code, Diagnostic};
-use oaaxc_ir::{DType, Tensor};
+use oaaxc_ir::{DType, Datum, Tensor};
+
+use crate::data;
 
 /// A loaded artefact.
 pub struct Loaded {
@@ -36,17 +39,122 @@ fn artefact_error(path: &Path, error: &oaax_core::Error) -> Diagnostic {
     Diagnostic::error(code, format!("{}: {}", path.display(), error.message))
 }
 
+/// Inputs in the runtime's form, to be used for many runs.
+pub struct Request {
+    tensors: Vec<(oaax_core::abi::DType, Vec<i64>, bytes::Bytes)>,
+}
+
+impl Request {
+    /// One tensor per input, in order.
+    pub fn new(inputs: &[Tensor]) -> Result<Request, Diagnostic> {
+        let tensor = |t: &Tensor| Ok((runtime_type(t.dtype)?, t.dims.iter().map(|&d| d as i64).collect(), t.to_bytes()));
+        Ok(Request { tensors: inputs.iter().map(tensor).collect::<Result<_, _>>()? })
+    }
+    /// As a run takes them.
+    pub fn values(&self) -> Vec<Value<'_>> {
+        self.tensors().map(Value::Tensor).collect()
+    }
+    fn tensors(&self) -> impl Iterator<Item = oaax_core::Tensor<'_>> {
+        self.tensors.iter().map(|(dtype, dims, data)| oaax_core::Tensor { dtype: *dtype, dims, data })
+    }
+}
+
 /// Runs once; one tensor per output.
 pub fn run(loaded: &Loaded, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic> {
-    let bytes: Vec<_> = inputs.iter().map(Tensor::to_bytes).collect();
-    let dims: Vec<Vec<i64>> = inputs.iter().map(|t| t.dims.iter().map(|&d| d as i64).collect()).collect();
-    let mut values = Vec::new();
-    for ((tensor, data), dims) in inputs.iter().zip(&bytes).zip(&dims) {
-        let dtype = runtime_type(tensor.dtype)?;
-        values.push(Value::Tensor(oaax_core::Tensor { dtype, dims, data }));
-    }
-    let outputs = loaded.session.run_fresh(&values).map_err(|e| run_error(&e))?;
+    let request = Request::new(inputs)?;
+    let outputs = loaded.session.run_fresh(&request.values()).map_err(|e| run_error(&e))?;
     outputs.iter().zip(&loaded.outputs).map(|(output, port)| tensor(output, port)).collect()
+}
+
+/// Runs once on any data: tensors, sequences and optionals of tensors.
+pub fn run_data(loaded: &Loaded, inputs: &[Datum]) -> Result<Vec<Datum>, Diagnostic> {
+    let mut held = Vec::new();
+    for datum in inputs {
+        held.push(Held::new(datum)?);
+    }
+    let values: Vec<Value<'_>> = held.iter().map(Held::value).collect();
+    let outputs = loaded.session.run_fresh(&values).map_err(|e| run_error(&e))?;
+    outputs.iter().zip(&loaded.outputs).map(|(output, port)| datum(output, port)).collect()
+}
+
+/// A datum in the runtime's form.
+enum Held {
+    One(Request),
+    Many(Request),
+    Absent,
+}
+
+impl Held {
+    fn new(datum: &Datum) -> Result<Held, Diagnostic> {
+        let unsupported =
+            || Diagnostic::error(Code::UNSUPPORTED, "the runtime takes tensors, and sequences and optionals of them");
+        let tensors =
+            |items: &[Datum]| items.iter().map(|i| i.as_tensor().cloned().ok_or_else(unsupported)).collect::<Result<Vec<_>, _>>();
+        Ok(match datum {
+            Datum::Tensor(tensor) => Held::One(Request::new(std::slice::from_ref(tensor))?),
+            Datum::Sequence(items) => Held::Many(Request::new(&tensors(items)?)?),
+            Datum::Optional(None) => Held::Absent,
+            Datum::Optional(Some(inner)) => Held::new(inner)?,
+            Datum::Map(_) => return Err(unsupported()),
+        })
+    }
+    fn value(&self) -> Value<'_> {
+        match self {
+            Held::One(request) => request.values().remove(0),
+            Held::Many(request) => Value::Sequence(request.tensors().collect()),
+            Held::Absent => Value::Absent,
+        }
+    }
+}
+
+fn datum(output: &Output, port: &PortInfo) -> Result<Datum, Diagnostic> {
+    let item = |item: &oaax_core::Item| {
+        let dims = item.dims.iter().map(|&d| usize::try_from(d).unwrap_or(0)).collect();
+        Ok(Datum::Tensor(Tensor::from_bytes(element_type(port)?, dims, item.data().to_vec())))
+    };
+    let items = |items: &[oaax_core::Item]| items.iter().map(item).collect::<Result<Vec<_>, Diagnostic>>();
+    match (port.kind, &output.items) {
+        (1, found) => Ok(Datum::Sequence(items(found.as_deref().unwrap_or_default())?)),
+        (2, None) => Ok(Datum::Optional(None)),
+        (2, Some(found)) => Ok(Datum::Optional(items(found)?.into_iter().next().map(Box::new))),
+        _ => tensor(output, port).map(Datum::Tensor),
+    }
+}
+
+fn element_type(port: &PortInfo) -> Result<DType, Diagnostic> {
+    DType::from_onnx(port.dtype.onnx() as i32)
+        .ok_or_else(|| Diagnostic::error(Code::INTERNAL, "the runtime gave an unknown element type"))
+}
+
+/// Inputs, and what came of them.
+pub struct Run {
+    /// One per input of the model.
+    pub inputs: Vec<Tensor>,
+    /// One per output.
+    pub outputs: Vec<Tensor>,
+    /// The sizes that were chosen where nobody gave any.
+    pub sizes: BTreeMap<String, i64>,
+}
+
+/// Runs on the given tensors and seeded ones for the rest. Sizes that nobody gave are those of
+/// `data::likely_sizes` that the model takes; where it takes none, the first error is told.
+pub fn run_seeded(
+    loaded: &Loaded,
+    given: &BTreeMap<String, Tensor>,
+    dims: &BTreeMap<String, i64>,
+    seed: u64,
+) -> Result<Run, Diagnostic> {
+    let all_given = loaded.inputs.iter().all(|port| given.contains_key(&port.name));
+    let candidates = if all_given { vec![dims.clone()] } else { data::likely_sizes(&loaded.inputs, dims) };
+    let mut first = None;
+    for sizes in candidates {
+        let inputs = data::requests(&loaded.inputs, given, &sizes, seed)?;
+        match run(loaded, &inputs) {
+            Ok(outputs) => return Ok(Run { inputs, outputs, sizes }),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Diagnostic::error(Code::REQUEST, "no sizes lie within the declared ranges")))
 }
 
 /// An error of a run as a diagnostic.
@@ -73,9 +181,9 @@ pub fn runtime_type(dtype: DType) -> Result<oaax_core::abi::DType, Diagnostic> {
         .ok_or_else(|| Diagnostic::error(Code::UNSUPPORTED, format!("the runtime holds no tensors of {dtype}")))
 }
 
-fn tensor(output: &Output, port: &PortInfo) -> Result<Tensor, Diagnostic> {
-    let dtype = DType::from_onnx(port.dtype.onnx() as i32)
-        .ok_or_else(|| Diagnostic::error(Code::INTERNAL, "the runtime gave an unknown element type"))?;
+/// An output of a run as a tensor.
+pub fn tensor(output: &Output, port: &PortInfo) -> Result<Tensor, Diagnostic> {
+    let dtype = element_type(port)?;
     let dims: Vec<usize> = output.dims.iter().map(|&d| usize::try_from(d).unwrap_or(0)).collect();
     Ok(Tensor::from_bytes(dtype, dims, output.data().to_vec()))
 }

@@ -4,5 +4,13 @@
 //! `docs/add-a-target.md`).
 
 pub mod artefact;
+pub mod canary;
+pub mod cases;
+pub mod cli;
+pub mod data;
+pub mod execute;
+pub mod pass_check;
 pub mod pipeline;
+pub mod runtime;
+pub mod session;
 pub mod targets;

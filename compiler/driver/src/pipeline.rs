@@ -10,7 +10,9 @@ use oaaxc_ir::{Graph, lower};
 use oaaxc_passes::graph::{dead, fold};
 use oaaxc_passes::kernel::encode::{LevelSpec, Weights, encode};
 use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve};
-use oaaxc_target_api::{CodeObject, EmitCx, Target};
+use oaaxc_target_api::{CodeObject, Device, EmitCx, Target};
+
+use crate::pass_check::PassCheck;
 
 /// How to compile.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +23,12 @@ pub struct Options {
     pub worker: PathBuf,
     /// The kernel cache; `None` for none.
     pub cache: Option<PathBuf>,
-    /// Stages whose text is kept: `graph typed placed kernel schedule mlir llvm asm object`.
+    /// Stages whose text is kept: `graph typed kernel mlir llvm asm object`.
     pub emit: Vec<String>,
+    /// Run seeded inputs after each pass and refuse a pass that changed the numbers.
+    pub verify_passes: bool,
+    /// Nothing runs at build time: every tensor element is computed by emitted code.
+    pub unfolded: bool,
 }
 
 /// One target's share of a build.
@@ -41,16 +47,31 @@ pub struct Compiled {
     pub kernels: usize,
     /// Kernels saved by fusion.
     pub fused: usize,
-    /// Texts of the stages asked for: (stage, name, text).
-    pub texts: Vec<(String, String, String)>,
+    /// Texts of the stages asked for.
+    pub texts: Vec<Text>,
     /// What each phase took.
     pub times: Vec<(&'static str, Duration)>,
+}
+
+/// What a stage looks like.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// The target; empty for what all targets share.
+    pub target: String,
+    /// `graph`, `kernel`, `mlir`, `llvm`, `asm`.
+    pub stage: String,
+    /// The graph or kernel.
+    pub name: String,
+    /// The text.
+    pub text: String,
 }
 
 /// Hears which phase begins.
 pub trait Progress {
     /// A phase begins.
     fn phase(&mut self, name: &'static str);
+    /// Something is worth a line.
+    fn note(&mut self, text: &str);
 }
 
 /// Hears nothing.
@@ -58,13 +79,19 @@ pub struct Silent;
 
 impl Progress for Silent {
     fn phase(&mut self, _: &'static str) {}
+    fn note(&mut self, _: &str) {}
 }
 
 /// Graph passes that serve every target: fold what is constant, drop what is unused.
 pub fn simplify(graph: &mut Graph) {
     dead::dead(graph);
-    fold::fold(graph, &is_random);
+    fold(graph);
     dead::dead(graph);
+}
+
+/// Evaluates nodes whose operands are constants.
+pub fn fold(graph: &mut Graph) {
+    fold::fold(graph, &is_random);
 }
 
 /// Whether ONNX draws the operator's result at random, so that it is no function of its operands.
@@ -72,17 +99,32 @@ fn is_random(node: &Node) -> bool {
     oaaxc_ops::schema_types::lookup(node.op.domain, node.op.name, node.opset).is_some_and(|schema| schema.random)
 }
 
-/// Lowers a simplified graph for one device: the program just before emission.
-pub fn lower_for(graph: &Graph, target: &dyn Target, clock: &mut Clock) -> Result<(Program, usize), Diagnostics> {
-    let device = target.device();
+/// Hears of the program after each pass, and may refuse it.
+pub type Observer<'a> = dyn FnMut(&'static str, &Program) -> Result<(), Diagnostics> + 'a;
+
+/// Lowers a simplified graph for one device: the program just before emission, and how many kernels fusion saved.
+pub fn lower_for(
+    graph: &Graph,
+    device: &Device,
+    options: &Options,
+    clock: &mut Clock,
+    after: &mut Observer,
+) -> Result<(Program, usize), Diagnostics> {
     let mut program = clock.time("lower", || lower::lower(graph))?;
+    after("lower", &program)?;
     clock.time("resolve", || resolve::resolve(&mut program));
-    let mut fused = 0;
-    if !device.strict {
-        clock.time("precompute", || precompute::precompute(&mut program));
-        fused = clock.time("fuse", || fuse::fuse(&mut program));
-        clock.time("pack", || pack::pack(&mut program, device.panel));
+    after("resolve", &program)?;
+    if device.strict {
+        return Ok((program, 0));
     }
+    if !options.unfolded {
+        clock.time("precompute", || precompute::precompute(&mut program));
+        after("precompute", &program)?;
+    }
+    let fused = clock.time("fuse", || fuse::fuse(&mut program));
+    after("fuse", &program)?;
+    clock.time("pack", || pack::pack(&mut program, device.panel));
+    after("pack", &program)?;
     Ok((program, fused))
 }
 
@@ -94,8 +136,28 @@ pub fn compile(
     weights: &mut Weights,
     progress: &mut dyn Progress,
 ) -> Result<Compiled, Diagnostics> {
+    let mut check = match options.verify_passes && !target.device().strict {
+        true => Some(PassCheck::new(graph, target, options)?),
+        false => None,
+    };
     let mut clock = Clock { times: Vec::new(), progress };
-    let (program, fused) = lower_for(graph, target, &mut clock)?;
+    let (program, fused) = lower_for(graph, target.device(), options, &mut clock, &mut |pass, program| match &mut check {
+        Some(check) => check.after(pass, program),
+        None => Ok(()),
+    })?;
+    check.iter().flat_map(|check| &check.told).for_each(|line| clock.progress.note(line));
+    finish(program, fused, target, options, weights, clock)
+}
+
+/// Emits and encodes a lowered program.
+pub fn finish(
+    program: Program,
+    fused: usize,
+    target: &dyn Target,
+    options: &Options,
+    weights: &mut Weights,
+    mut clock: Clock,
+) -> Result<Compiled, Diagnostics> {
     let interned = clock.time("intern", || intern::intern(&program));
     let cx =
         EmitCx { jobs: options.jobs, worker: options.worker.clone(), cache: options.cache.clone(), keep: options.emit.clone() };
@@ -106,11 +168,11 @@ pub fn compile(
         all.push(Diagnostic::error(Code::UNSUPPORTED, e.0));
         all
     })?;
-    let mut texts = std::mem::take(&mut code.texts);
+    let text = |(stage, name, text)| Text { target: target.name().to_string(), stage, name, text };
+    let mut texts: Vec<Text> = std::mem::take(&mut code.texts).into_iter().map(text).collect();
     if options.emit.iter().any(|stage| stage == "kernel") {
-        for (i, kernel) in interned.kernels.iter().enumerate() {
-            texts.push(("kernel".into(), format!("k{i}"), kernel.to_string()));
-        }
+        let kernels = interned.kernels.iter().enumerate();
+        texts.extend(kernels.map(|(i, kernel)| text(("kernel".into(), format!("k{i}"), kernel.to_string()))));
     }
     let Clock { times, .. } = clock;
     let arch = target.device().arch;

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use oaaxc_base::{Diagnostic, Diagnostics};
+use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_container::Package;
 use oaaxc_ir::Graph;
 use oaaxc_onnx::{ImportOptions, import};
 use oaaxc_passes::kernel::encode::Weights;
 
-use crate::pipeline::{Compiled, Options, Progress, compile, simplify};
+use crate::execute::{self, Loaded};
+use crate::pipeline::{Compiled, Options, Progress, Text, compile, simplify};
 use crate::{artefact, targets};
 
 /// What a build gives.
@@ -21,8 +22,8 @@ pub struct Built {
     pub reports: Vec<Report>,
     /// The package, ready to be written.
     pub package: Package,
-    /// Texts of the stages asked for: (stage, name, text).
-    pub texts: Vec<(String, String, String)>,
+    /// Texts of the stages asked for.
+    pub texts: Vec<Text>,
 }
 
 /// What became of a model on one target.
@@ -46,7 +47,11 @@ pub struct Report {
 }
 
 /// Imports and simplifies a model.
-pub fn load(model: &Path, import_options: &ImportOptions, progress: &mut dyn Progress) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
+pub fn load(
+    model: &Path,
+    import_options: &ImportOptions,
+    progress: &mut dyn Progress,
+) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
     progress.phase("import");
     let imported = import(model, import_options)?;
     let mut graph = imported.graph;
@@ -63,12 +68,17 @@ pub fn build(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Built, Diagnostics> {
-    let targets = find_all(names)?;
+    // Before the import: a mistyped target should not cost the time of one.
+    find_all(names)?;
     let (graph, warnings) = load(model, import_options, progress)?;
-    let mut built = Built { graph, warnings, reports: Vec::new(), package: Package::default(), texts: Vec::new() };
-    if options.emit.iter().any(|s| s == "graph" || s == "typed") {
-        built.texts.push(("graph".into(), built.graph.name.clone(), oaaxc_onnx::text::print(&built.graph)));
-    }
+    let built = build_graph(graph, names, options, progress)?;
+    Ok(Built { warnings, ..built })
+}
+
+/// Builds a simplified graph for all the targets.
+pub fn build_graph(graph: Graph, names: &[String], options: &Options, progress: &mut dyn Progress) -> Result<Built, Diagnostics> {
+    let targets = find_all(names)?;
+    let mut built = Built { graph, warnings: Vec::new(), reports: Vec::new(), package: Package::default(), texts: Vec::new() };
     let mut weights = Weights::default();
     let mut shares = Vec::new();
     for target in &targets {
@@ -80,6 +90,35 @@ pub fn build(
     progress.phase("package");
     built.package = artefact::package(shares, weights);
     Ok(built)
+}
+
+/// An artefact that is open; one that was built for this alone lies in a folder that goes with it.
+pub struct Opened {
+    /// Ready to run.
+    pub loaded: Loaded,
+    /// Where the artefact lies.
+    pub path: PathBuf,
+    folder: Option<tempfile::TempDir>,
+}
+
+impl Opened {
+    /// Opens an artefact that lies somewhere.
+    pub fn file(path: &Path, threads: usize, level: Option<&str>) -> Result<Opened, Diagnostic> {
+        Ok(Opened { loaded: execute::open(path, threads, level)?, path: path.to_path_buf(), folder: None })
+    }
+    /// Writes a package to a folder of its own and opens it.
+    pub fn package(package: &Package, threads: usize) -> Result<Opened, Diagnostic> {
+        let failed = |e: &dyn std::fmt::Display| Diagnostic::error(Code::IO, format!("cannot write a temporary artefact: {e}"));
+        let folder = tempfile::Builder::new().prefix("oaaxc-").tempdir().map_err(|e| failed(&e))?;
+        let path = folder.path().join("model.oaax");
+        oaaxc_container::write_archive(package, &path).map_err(|e| failed(&e))?;
+        let loaded = execute::open(&path, threads, None)?;
+        Ok(Opened { loaded, path, folder: Some(folder) })
+    }
+    /// Whether it was built for this alone.
+    pub fn is_temporary(&self) -> bool {
+        self.folder.is_some()
+    }
 }
 
 fn find_all(names: &[String]) -> Result<Vec<Box<dyn oaaxc_target_api::Target>>, Diagnostics> {

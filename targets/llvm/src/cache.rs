@@ -60,11 +60,15 @@ impl Cache {
 
     /// The user's cache: `$OAAXC_CACHE`, or `$XDG_CACHE_HOME/oaaxc`, or `~/.cache/oaaxc`, or none.
     pub fn of_user() -> Cache {
+        Cache::user_folder().map_or_else(Cache::none, Cache::at)
+    }
+
+    /// Where the user's cache lies.
+    pub fn user_folder() -> Option<PathBuf> {
         let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let folder = variable("OAAXC_CACHE")
+        variable("OAAXC_CACHE")
             .or_else(|| variable("XDG_CACHE_HOME").map(|home| home.join("oaaxc")))
-            .or_else(|| variable("HOME").map(|home| home.join(".cache/oaaxc")));
-        folder.map_or_else(Cache::none, Cache::at)
+            .or_else(|| variable("HOME").map(|home| home.join(".cache/oaaxc")))
     }
 
     /// The same cache, kept below `bytes` (2 GiB unless set).

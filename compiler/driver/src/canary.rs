@@ -1,0 +1,73 @@
+//! Canaries: seeded inputs with the outputs that the oracle gives, stored in an artefact so that any
+//! machine can check it without the model.
+//!
+//! Promises: inputs are a function of seed and sizes; outputs come from `cpu:strict`, never from the code
+//! that they are to check.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use oaaxc_base::{Code, Diagnostic, Diagnostics};
+use oaaxc_container::{Canary, PackageFile, Role, Tolerance};
+
+use crate::data::{self, Comparison};
+use crate::execute::{self, Loaded};
+use crate::pipeline::{Options, Silent};
+use crate::session::{Built, Opened, build_graph};
+
+/// The seed of the canary of a build.
+const SEED: u64 = 1;
+
+/// Outputs larger than this are not stored.
+const LARGEST: usize = 1 << 20;
+
+/// Adds one canary to a build. The error says why there is none; the artefact is as good without.
+pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>) -> Result<(), String> {
+    let said = |d: Diagnostics| d.items.first().map_or_else(String::new, |d| d.message.clone());
+    let plain = Options { emit: Vec::new(), verify_passes: false, ..options.clone() };
+    let strict = build_graph(built.graph.clone(), &["cpu:strict".into()], &plain, &mut Silent).map_err(said)?;
+    let opened = Opened::package(&strict.package, options.jobs).map_err(|d| d.message)?;
+    let run = execute::run_seeded(&opened.loaded, &BTreeMap::new(), dims, SEED).map_err(|d| d.message)?;
+    let mut canary = Canary { seed: Some(SEED), ..Canary::default() };
+    canary.dims = run.sizes.iter().map(|(name, size)| (name.clone(), u64::try_from(*size).unwrap_or(0))).collect();
+    for (i, (port, tensor)) in opened.loaded.outputs.iter().zip(&run.outputs).enumerate() {
+        if LARGEST < tensor.byte_len() {
+            continue;
+        }
+        let path = format!("canaries/0/output_{i}.pb");
+        let bytes = oaaxc_onnx::data::write(&tensor.clone().into(), &port.name);
+        built.package.files.push(PackageFile { path: path.clone(), role: Role::Other, data: bytes.into() });
+        canary.outputs.insert(port.name.clone(), path);
+    }
+    if canary.outputs.is_empty() {
+        return Err(format!("its outputs are larger than {LARGEST} bytes"));
+    }
+    let manifest = &mut built.package.manifest;
+    manifest.canaries.push(canary);
+    let data::Tolerance { absolute, relative } = data::TOLERANCE;
+    manifest.tolerance = Some(Tolerance { absolute, relative });
+    Ok(())
+}
+
+/// Runs the canaries of an artefact. None stored: an empty list.
+pub fn check(path: &Path, loaded: &Loaded) -> Result<Vec<Comparison>, Diagnostic> {
+    let failed = |e: oaaxc_container::ContainerError| Diagnostic::error(Code::ARTEFACT, format!("{}: {e}", path.display()));
+    let package = oaaxc_container::open(path).map_err(failed)?;
+    let manifest = package.manifest();
+    let tolerance =
+        manifest.tolerance.as_ref().map_or(data::TOLERANCE, |t| data::Tolerance { absolute: t.absolute, relative: t.relative });
+    let mut all = Vec::new();
+    for canary in &manifest.canaries {
+        let dims = canary.dims.iter().map(|(name, size)| (name.clone(), i64::try_from(*size).unwrap_or(i64::MAX))).collect();
+        let inputs = data::requests(&loaded.inputs, &BTreeMap::new(), &dims, canary.seed.unwrap_or(0))?;
+        let outputs = execute::run(loaded, &inputs)?;
+        for (port, found) in loaded.outputs.iter().zip(&outputs) {
+            let Some(file) = canary.outputs.get(&port.name) else { continue };
+            let bytes = package.read(file, 2 * LARGEST as u64).map_err(failed)?;
+            let reference = data::tensor(Bytes::from(bytes))?;
+            all.push(data::compare(&port.name, &reference, found, tolerance));
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,220 @@
+//! `oaaxc inspect`: what an artefact or a model holds.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use oaaxc_base::{Code, Diagnostic, Diagnostics};
+use oaaxc_container::{Dim, Report, ValueInfo, ValueType};
+use oaaxc_ir::{Def, Graph, NodeId};
+use serde_json::json;
+
+use super::Outcome;
+use super::arguments::{ModelArguments, is_model, one, usage};
+use super::check::show_type;
+use super::console::Console;
+use super::table::{Table, bytes};
+use crate::targets::closest;
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  oaaxc inspect model.oaax
+  oaaxc inspect model.onnx --around conv_2a")]
+pub struct Arguments {
+    /// An artefact or an ONNX model
+    path: PathBuf,
+    /// Show a node of a model with its neighbours, by the name of the node or of one of its results
+    #[arg(long, value_name = "NODE")]
+    around: Option<String>,
+    /// Show the whole graph of a model as text
+    #[arg(long)]
+    graph: bool,
+    #[command(flatten)]
+    reading: ModelArguments,
+}
+
+/// Inspects.
+pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
+    if is_model(&arguments.path) {
+        return model(arguments, console);
+    }
+    let failed =
+        |e: oaaxc_container::ContainerError| one(Diagnostic::error(Code::ARTEFACT, format!("{}: {e}", arguments.path.display())));
+    if arguments.around.is_some() {
+        return Err(usage("--around looks at a model, and this is an artefact"));
+    }
+    let report = oaaxc_container::inspect(&arguments.path).map_err(failed)?;
+    if console.json {
+        console.object(&serde_json::to_value(&report).map_err(|e| one(Diagnostic::error(Code::INTERNAL, e.to_string())))?);
+    } else {
+        artefact(&arguments.path, &report, console);
+    }
+    Ok(0)
+}
+
+fn artefact(path: &Path, report: &Report, console: &Console) {
+    let manifest = &report.manifest;
+    console.line(&format!(
+        "{}: {:?}, model \"{}\" by {} {}",
+        path.display(),
+        report.form,
+        manifest.name,
+        manifest.producer.name,
+        manifest.producer.version
+    ));
+    let binding = if report.bound { "bound by the container" } else { "not bound by anything outside" };
+    console.line(&format!("manifest sha256:{}, {binding}", report.manifest_digest.hex()));
+    for (title, values) in [("input", &manifest.inputs), ("output", &manifest.outputs)] {
+        values.iter().for_each(|value| console.line(&format!("{title} {}", show_value(value))));
+    }
+    for (name, range) in &manifest.symbols {
+        let max = range.max.map_or_else(String::new, |max| max.to_string());
+        console.line(&format!("symbol {name}: {}..{max}", range.min));
+    }
+    let mut table = Table::new(&["variant", "target", "needs", "kernels", "generic"]);
+    for variant in &manifest.variants {
+        let needs = [variant.needs.arch.join(" "), variant.needs.cpu_levels.join(" ")];
+        let number = |name: &str| variant.extra.get(name).map_or_else(|| "-".into(), ToString::to_string);
+        table.row(vec![
+            variant.id.clone(),
+            variant.target.clone(),
+            needs.join(" "),
+            number("kernels"),
+            number("generic_kernels"),
+        ]);
+    }
+    table.lines().iter().for_each(|line| console.line(line));
+    let mut table = Table::new(&["file", "role", "size"]);
+    for file in &report.files {
+        table.row(vec![file.path.clone(), file.role.clone(), bytes(file.size)]);
+    }
+    table.lines().iter().for_each(|line| console.line(line));
+    for image in &report.images {
+        let slim = if image.slim { ", one target of several" } else { "" };
+        console.line(&format!("image {} for {}: {}{slim}", image.digest.hex(), image.platform, image.targets.join(", ")));
+    }
+    console.line(&format!("{} in {} files, {} canaries", bytes(report.bytes), report.files.len(), manifest.canaries.len()));
+}
+
+fn show_value(value: &ValueInfo) -> String {
+    format!("{}: {}", value.name, show_value_type(&value.ty))
+}
+
+fn show_value_type(ty: &ValueType) -> String {
+    match ty {
+        ValueType::Tensor { dtype, dims: None } => format!("{dtype} of any rank"),
+        ValueType::Tensor { dtype, dims: Some(dims) } => {
+            let dim = |dim: &Dim| match dim {
+                Dim::Size(n) => n.to_string(),
+                Dim::Named(name) => name.clone(),
+            };
+            format!("{dtype}[{}]", dims.iter().map(dim).collect::<Vec<_>>().join(","))
+        }
+        ValueType::Sequence { element } => format!("seq({})", show_value_type(element)),
+        ValueType::Optional { element } => format!("optional({})", show_value_type(element)),
+        ValueType::Map { key, value } => format!("map({key}, {})", show_value_type(value)),
+    }
+}
+
+fn model(arguments: &Arguments, console: &Console) -> Outcome {
+    // As it stands in the file, not as the passes leave it.
+    let imported = oaaxc_onnx::import(&arguments.path, &arguments.reading.options()?)?;
+    let graph = &imported.graph;
+    if let Some(name) = &arguments.around {
+        return around(graph, name, console);
+    }
+    if arguments.graph {
+        console.line(oaaxc_onnx::text::print(graph).trim_end());
+        return Ok(0);
+    }
+    let mut operators: BTreeMap<String, usize> = BTreeMap::new();
+    for id in graph.listed_nodes() {
+        *operators.entry(graph.nodes[id].op.full_name()).or_default() += 1;
+    }
+    let constants = graph.values.iter().filter_map(|(_, value)| match &value.def {
+        Def::Constant(tensor) => Some(tensor.byte_len() as u64),
+        _ => None,
+    });
+    let weights: u64 = constants.sum();
+    let port = |value: &oaaxc_ir::ValueId| {
+        let value = &graph.values[*value];
+        (value.name.clone(), show_type(graph, &value.fact.ty))
+    };
+    let (inputs, outputs): (Vec<_>, Vec<_>) =
+        (graph.root().inputs.iter().map(port).collect(), graph.root().outputs.iter().map(port).collect());
+    if console.json {
+        let list =
+            |ports: &[(String, String)]| ports.iter().map(|(name, ty)| json!({ "name": name, "type": ty })).collect::<Vec<_>>();
+        console.object(&json!({
+            "model": graph.name, "producer": imported.producer, "ir_version": imported.ir_version, "opsets": imported.opsets,
+            "inputs": list(&inputs), "outputs": list(&outputs), "operators": operators, "constant_bytes": weights,
+        }));
+        return Ok(0);
+    }
+    console.line(&format!("model \"{}\" by {}, IR version {}", graph.name, imported.producer, imported.ir_version));
+    for (domain, version) in &imported.opsets {
+        console.line(&format!("opset {} {version}", if domain.is_empty() { "ai.onnx" } else { domain }));
+    }
+    for (title, ports) in [("input", &inputs), ("output", &outputs)] {
+        ports.iter().for_each(|(name, ty)| console.line(&format!("{title} {name}: {ty}")));
+    }
+    let mut table = Table::new(&["operator", "nodes"]);
+    operators.iter().for_each(|(name, n)| table.row(vec![name.clone(), n.to_string()]));
+    table.lines().iter().for_each(|line| console.line(line));
+    console.line(&format!("{} nodes, {} of constants", operators.values().sum::<usize>(), bytes(weights)));
+    Ok(0)
+}
+
+/// The node, the nodes that give its operands, and those that use its results.
+fn around(graph: &Graph, name: &str, console: &Console) -> Outcome {
+    let nodes = graph.listed_nodes();
+    let gives = |id: NodeId, name: &str| graph.nodes[id].outputs.iter().flatten().any(|v| graph.values[*v].name == name);
+    let found = nodes
+        .iter()
+        .copied()
+        .find(|id| &*graph.nodes[*id].origin.node == name)
+        .or_else(|| nodes.iter().copied().find(|id| gives(*id, name)));
+    let Some(found) = found else {
+        let names = nodes.iter().map(|id| &*graph.nodes[*id].origin.node).filter(|n| !n.is_empty());
+        let error = Diagnostic::error(Code::USAGE, format!("no node is called \"{name}\", and none gives a value of this name"));
+        let near = closest(name, names).map(|near| format!("did you mean \"{near}\"?"));
+        return Err(Diagnostics {
+            items: vec![match near {
+                Some(help) => error.help(help),
+                None => error,
+            }],
+        });
+    };
+    let operands: Vec<_> = graph.nodes[found].inputs.iter().flatten().collect();
+    let results: Vec<_> = graph.nodes[found].outputs.iter().flatten().collect();
+    for &id in &nodes {
+        let node = &graph.nodes[id];
+        let before = node.outputs.iter().flatten().any(|v| operands.contains(&v));
+        let after = node.inputs.iter().flatten().any(|v| results.contains(&v));
+        if id == found || before || after {
+            let mark = if id == found { ">" } else { " " };
+            console.line(&format!("{mark} {}", node_line(graph, id)));
+        }
+    }
+    for value in graph.nodes[found].inputs.iter().flatten().chain(graph.nodes[found].outputs.iter().flatten()) {
+        let value = &graph.values[*value];
+        let constant = if matches!(value.def, Def::Constant(_)) { ", constant" } else { "" };
+        console.line(&format!("    {}: {}{constant}", value.name, show_type(graph, &value.fact.ty)));
+    }
+    Ok(0)
+}
+
+/// A node in ONNX's text form.
+fn node_line(graph: &Graph, id: NodeId) -> String {
+    let node = &graph.nodes[id];
+    let names = |values: &[Option<oaaxc_ir::ValueId>]| {
+        values
+            .iter()
+            .map(|v| v.map_or_else(|| "\"\"".to_string(), |v| graph.values[v].name.clone()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let attributes: Vec<&str> = node.attributes.keys().map(String::as_str).collect();
+    let attributes = if attributes.is_empty() { String::new() } else { format!(" <{}>", attributes.join(", ")) };
+    format!("[{}] {} = {}{attributes} ({})", node.origin.node, names(&node.outputs), node.op.full_name(), names(&node.inputs))
+}

@@ -1,0 +1,144 @@
+//! The command line: one file a subcommand, and what they share.
+//!
+//! Promises: results go to standard output, everything else to standard error; with `--json` standard
+//! output holds one JSON object a line and nothing else; the exit code says what kind of failure it was
+//! (`docs/cli.md`); a closed pipe ends the program quietly.
+
+mod arguments;
+mod bench;
+mod build;
+mod check;
+mod console;
+mod crash;
+mod doctor;
+mod explain;
+mod guess;
+mod inspect;
+mod ops;
+mod opt;
+mod peer;
+mod progress;
+mod run;
+mod table;
+mod targets;
+mod test;
+mod verify;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{ColorChoice, Parser, Subcommand};
+use oaaxc_base::Diagnostics;
+
+use console::Console;
+
+/// The exit code of a success that has something to say (0, or 4 for numbers that differ), or what went wrong.
+type Outcome = Result<u8, Diagnostics>;
+
+#[derive(Parser, Debug)]
+#[command(name = "oaaxc", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 110)]
+struct Cli {
+    /// One JSON object a line on standard output instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// Only errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// More detail
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// When to colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const ABOUT: &str = "Compiles ONNX models into containers that hold code for accelerators";
+
+const EXAMPLES: &str = "\
+Examples:
+  oaaxc build model.onnx --target cpu -o model.oaax
+  oaaxc run model.oaax --input x=picture.npy --output results
+  oaaxc check model.onnx
+  oaaxc explain E0304
+
+Exit codes: 0 ok, 1 the model or request is wrong, 2 the command line is wrong, 3 not supported,
+4 the numbers differ, 5 over a limit, 6 no device, 7 the artefact is damaged or too new, 70 a bug of oaaxc.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Compile a model into an artefact
+    Build(build::Arguments),
+    /// List what in a model is wrong or not supported, without compiling
+    Check(check::Arguments),
+    /// Run an artefact or a model once
+    Run(run::Arguments),
+    /// Run folders in ONNX's backend-test form
+    Test(test::Arguments),
+    /// Measure latency, after checking the numbers
+    Bench(bench::Arguments),
+    /// Compare an artefact's numbers with the oracle's
+    Verify(verify::Arguments),
+    /// Show what an artefact or a model holds
+    Inspect(inspect::Arguments),
+    /// Run passes over a graph and print it
+    Opt(opt::Arguments),
+    /// List the targets
+    Targets(targets::Arguments),
+    /// List the operators and what is done with each
+    Ops(ops::Arguments),
+    /// Explain a diagnostic code
+    Explain(explain::Arguments),
+    /// Show what this machine offers, with reasons
+    Doctor(doctor::Arguments),
+    /// Runs backend-test folders named on standard input
+    #[command(name = test::WORKER, hide = true)]
+    TestWorker(test::WorkerArguments),
+}
+
+/// Runs the command line and gives the exit code.
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    crash::install();
+    let (arguments, hints) = guess::rewrite(arguments);
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are successes; clap itself knows neighbours of what was mistyped.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let console = Console::new(cli.json, cli.quiet, cli.verbose, cli.color);
+    for hint in hints {
+        console.hint(&hint);
+    }
+    let code = crash::guard(&console, || dispatch(&cli.command, &console));
+    console.flush();
+    ExitCode::from(code)
+}
+
+fn dispatch(command: &Command, console: &Console) -> u8 {
+    let outcome = match command {
+        Command::Build(arguments) => build::main(arguments, console),
+        Command::Check(arguments) => check::main(arguments, console),
+        Command::Run(arguments) => run::main(arguments, console),
+        Command::Test(arguments) => test::main(arguments, console),
+        Command::Bench(arguments) => bench::main(arguments, console),
+        Command::Verify(arguments) => verify::main(arguments, console),
+        Command::Inspect(arguments) => inspect::main(arguments, console),
+        Command::Opt(arguments) => opt::main(arguments, console),
+        Command::Targets(arguments) => targets::main(arguments, console),
+        Command::Ops(arguments) => ops::main(arguments, console),
+        Command::Explain(arguments) => explain::main(arguments, console),
+        Command::Doctor(arguments) => doctor::main(arguments, console),
+        Command::TestWorker(arguments) => test::worker(arguments, console),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(diagnostics) => {
+            console.diagnostics(&diagnostics.items);
+            console::exit_code(&diagnostics)
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The program `oaaxc`: a worker of the code generators where its first argument says so, else the command line.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|first| first == oaaxc_llvm::WORKER_ARGUMENT) {
+        return ExitCode::from(u8::try_from(oaaxc_llvm::worker_main()).unwrap_or(70));
+    }
+    oaaxc::cli::main(arguments)
+}
