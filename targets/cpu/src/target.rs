@@ -1,6 +1,8 @@
 //! The targets by name: which levels each has, and how kernels become one object per level.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::kernel::Kernel;
@@ -13,11 +15,20 @@ use crate::kernel::{Emitted, Options, emit};
 pub const PANEL: i64 = 16;
 
 /// A CPU target.
-#[derive(Clone, Debug)]
 pub struct CpuTarget {
     name: String,
     device: Device,
     levels: Vec<CpuLevel>,
+    /// The workers of the last call, for the next one that wants the same.
+    workers: Mutex<Option<Workers>>,
+}
+
+/// A pool, and what was asked for.
+struct Workers {
+    jobs: usize,
+    program: PathBuf,
+    cache: Option<PathBuf>,
+    pool: Arc<WorkerPool>,
 }
 
 /// One level of a target.
@@ -45,7 +56,7 @@ pub fn cpu_target(name: &str) -> Option<Box<dyn Target>> {
     let strict = name == "cpu:strict";
     let panel = if strict { 0 } else { PANEL };
     let device = Device { kind: "cpu", arch: "x86_64", strict, panel };
-    Some(Box::new(CpuTarget { name: name.to_string(), device, levels }))
+    Some(Box::new(CpuTarget { name: name.to_string(), device, levels, workers: Mutex::new(None) }))
 }
 
 fn level(name: &str, machine: Level, lanes: u32) -> CpuLevel {
@@ -112,13 +123,11 @@ impl Target for CpuTarget {
         &self.device
     }
     fn emit(&self, kernels: &[Kernel], cx: &EmitCx) -> Result<CodeObject, Diagnostics> {
-        let jobs = if cx.jobs == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { cx.jobs };
-        let cache = cx.cache.as_ref().map_or_else(Cache::none, Cache::at);
-        let pool = WorkerPool::new(jobs, &cx.worker).with_cache(cache);
+        let pool = self.pool(cx);
         let mut errors = Diagnostics::new();
         let mut out = CodeObject::default();
         for level in &self.levels {
-            if let Some(linked) = emit_level(level, kernels, cx, &pool, &mut out.texts, &mut errors) {
+            if let Some(linked) = emit_level(level, kernels, cx, &pool, &mut out, &mut errors) {
                 out.levels.push(linked);
             }
         }
@@ -129,12 +138,28 @@ impl Target for CpuTarget {
     }
 }
 
+impl CpuTarget {
+    /// Starting a worker costs more than compiling a kernel: they live as long as the target.
+    fn pool(&self, cx: &EmitCx) -> Arc<WorkerPool> {
+        let jobs = if cx.jobs == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { cx.jobs };
+        let mut workers = self.workers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let fits = |w: &&Workers| w.jobs == jobs && w.program == cx.worker && w.cache == cx.cache;
+        if let Some(workers) = workers.as_ref().filter(fits) {
+            return workers.pool.clone();
+        }
+        let cache = cx.cache.as_ref().map_or_else(Cache::none, Cache::at);
+        let pool = Arc::new(WorkerPool::new(jobs, &cx.worker).with_cache(cache));
+        *workers = Some(Workers { jobs, program: cx.worker.clone(), cache: cx.cache.clone(), pool: pool.clone() });
+        pool
+    }
+}
+
 fn emit_level(
     level: &CpuLevel,
     kernels: &[Kernel],
     cx: &EmitCx,
     pool: &WorkerPool,
-    texts: &mut Vec<(String, String, String)>,
+    out: &mut CodeObject,
     errors: &mut Diagnostics,
 ) -> Option<LinkedLevel> {
     let mut batch: Vec<Job> = Vec::new();
@@ -156,9 +181,12 @@ fn emit_level(
     if errors.has_errors() {
         return None;
     }
-    keep_texts(level, &batch, cx, pool, texts);
+    keep_texts(level, &batch, cx, pool, &mut out.texts);
     let mut objects = Vec::new();
-    for result in pool.compile_batch(batch) {
+    let before = pool.found_in_cache();
+    let results = pool.compile_batch(batch);
+    out.cached += pool.found_in_cache() - before;
+    for result in results {
         match result {
             Ok(object) => objects.push(object),
             Err(e) => errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", level.name))),

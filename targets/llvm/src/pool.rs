@@ -46,6 +46,7 @@ pub struct WorkerPool {
     cache: Cache,
     idle: Mutex<Vec<Worker>>,
     started: AtomicUsize,
+    found: AtomicUsize,
 }
 
 /// Requests after which a worker is replaced, since LLVM and MLIR give little memory back.
@@ -64,6 +65,7 @@ impl WorkerPool {
             cache: Cache::none(),
             idle: Mutex::new(Vec::new()),
             started: AtomicUsize::new(0),
+            found: AtomicUsize::new(0),
         }
     }
 
@@ -85,6 +87,11 @@ impl WorkerPool {
     /// How many worker processes were started so far: 0 when the cache had everything.
     pub fn workers_started(&self) -> usize {
         self.started.load(Ordering::Relaxed)
+    }
+
+    /// How many answers came from the cache so far.
+    pub fn found_in_cache(&self) -> usize {
+        self.found.load(Ordering::Relaxed)
     }
 
     /// Compiles every job; equal ones once. Results stand in the order of the jobs.
@@ -138,6 +145,7 @@ impl WorkerPool {
 
     fn answer(&self, key: &Key, request: impl FnOnce() -> Request) -> Answer {
         if let Some(content) = self.cache.get(key) {
+            self.found.fetch_add(1, Ordering::Relaxed);
             return Ok(content);
         }
         let answer = self.ask(&request());
