@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Instant;
 
-use oaaxc_base::{Diagnostic, Diagnostics};
-use oaaxc_conformance::{Outcome, Status, from_diagnostics, runner, try_folder};
+use oaaxc_base::Diagnostic;
+use oaaxc_conformance::{Outcome, Run, Status, from_diagnostic, from_diagnostics, runner, try_folder};
 use oaaxc_ir::{Datum, Graph, eval, interpret, lower};
 use oaaxc_passes::graph::dead;
 use oaaxc_passes::kernel::encode::Weights;
@@ -103,12 +103,10 @@ pub fn run(folder: &Path, way: &Way, options: &Options, panicked: &dyn Fn() -> S
     Answer { name, status, max_error: outcome.max_error, cause: outcome.cause, kernels, host_calls: 0, seconds }
 }
 
-type Run = Box<dyn Fn(Vec<Datum>) -> Result<Vec<Datum>, Outcome>>;
-
 fn outcome(folder: &Path, way: &Way, options: &Options, kernels: &mut usize) -> Outcome {
     let done = try_folder(folder, |graph| match way {
-        Way::Eval => Ok(by_eval(graph.clone())),
-        Way::Interpreter => by_interpreter(graph),
+        Way::Eval => Ok(by_eval(graph)),
+        Way::Interpreter => by_interpreter(&graph),
         Way::Target(target) => by_target(graph, target.as_ref(), options, kernels),
     });
     match done {
@@ -118,7 +116,7 @@ fn outcome(folder: &Path, way: &Way, options: &Options, kernels: &mut usize) -> 
 }
 
 fn by_eval(graph: Graph) -> Run {
-    Box::new(move |inputs| eval::evaluate(&graph, inputs).map_err(told))
+    Box::new(move |inputs| eval::evaluate(&graph, inputs).map_err(|d| from_diagnostic(&d)))
 }
 
 fn by_interpreter(graph: &Graph) -> Result<Run, Outcome> {
@@ -134,23 +132,18 @@ fn by_interpreter(graph: &Graph) -> Result<Run, Outcome> {
     }))
 }
 
-fn by_target(graph: &Graph, target: &dyn Target, options: &Options, kernels: &mut usize) -> Result<Run, Outcome> {
-    let mut graph = graph.clone();
+fn by_target(mut graph: Graph, target: &dyn Target, options: &Options, kernels: &mut usize) -> Result<Run, Outcome> {
     dead::dead(&mut graph);
     let mut weights = Weights::default();
     let share = compile(&graph, target, options, &mut weights, &mut Silent).map_err(|d| from_diagnostics(&d))?;
     *kernels = share.kernels;
     let package = artefact::package(vec![share], weights);
-    let opened = Opened::package(&package, 1).map_err(told)?;
+    let opened = Opened::package(&package, 1).map_err(|d| from_diagnostic(&d))?;
     Ok(Box::new(move |inputs| {
-        execute::run_data(&opened.loaded, &inputs).map_err(|d| match told(d) {
+        execute::run_data(&opened.loaded, &inputs).map_err(|d| match from_diagnostic(&d) {
             // An answer was owed: a run that stops is a wrong one.
             outcome if outcome.status == Status::Error => Outcome { status: Status::Wrong, ..outcome },
             outcome => outcome,
         })
     }))
-}
-
-fn told(diagnostic: Diagnostic) -> Outcome {
-    from_diagnostics(&Diagnostics { items: vec![diagnostic] })
 }

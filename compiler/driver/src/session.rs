@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_container::Package;
 use oaaxc_ir::Graph;
-use oaaxc_onnx::{ImportOptions, import};
+use oaaxc_onnx::{ImportOptions, Imported, import, import_text};
 use oaaxc_passes::kernel::encode::Weights;
 
 use crate::execute::{self, Loaded};
 use crate::pipeline::{Compiled, Options, Progress, Text, compile, simplify};
 use crate::{artefact, targets};
+
+/// Larger constants are cut in printed graphs.
+pub const TEXT_ELEMENTS: usize = 64;
 
 /// What a build gives.
 pub struct Built {
@@ -46,6 +49,18 @@ pub struct Report {
     pub times: Vec<(&'static str, std::time::Duration)>,
 }
 
+/// Imports a model: ONNX's bytes, or ONNX text where the file's name ends in `.onnxtxt`.
+pub fn read(model: &Path, options: &ImportOptions) -> Result<Imported, Diagnostics> {
+    if model.extension().is_none_or(|extension| extension != "onnxtxt") {
+        return import(model, options);
+    }
+    let failed = |e: std::io::Error| {
+        let message = format!("cannot read {}: {e}", model.display());
+        Diagnostics { items: vec![Diagnostic::error(Code::IO, message)] }
+    };
+    import_text(&std::fs::read_to_string(model).map_err(failed)?, &model.display().to_string(), options)
+}
+
 /// Imports and simplifies a model.
 pub fn load(
     model: &Path,
@@ -53,7 +68,7 @@ pub fn load(
     progress: &mut dyn Progress,
 ) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
     progress.phase("import");
-    let imported = import(model, import_options)?;
+    let imported = read(model, import_options)?;
     let mut graph = imported.graph;
     progress.phase("simplify");
     simplify(&mut graph);

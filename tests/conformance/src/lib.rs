@@ -92,27 +92,40 @@ pub fn run_case(folder: &Path, way: Way) -> Outcome {
 }
 
 fn try_case(folder: &Path, way: Way) -> Result<f64, Outcome> {
-    let imported = import(&folder.join("model.onnx"), &ImportOptions::default()).map_err(|d| from_diagnostics(&d))?;
-    let graph = if way == Way::Text { through_text(&imported.graph)? } else { imported.graph };
-    let mut run: Box<dyn Fn(Vec<Datum>) -> Result<Vec<Datum>, Outcome>> = match way {
-        Way::Eval | Way::Text => Box::new(|inputs| eval::evaluate(&graph, inputs).map_err(|d| from_diagnostic(&d))),
-        Way::Kernels => {
-            let program = lower::lower(&graph).map_err(|d| from_diagnostics(&d))?;
-            Box::new(move |inputs| {
-                let tensors = inputs.into_iter().map(|d| match d {
-                    Datum::Tensor(t) => Ok(t),
-                    _ => Err(Outcome::failed(Status::Refused, "an input is no tensor")),
-                });
-                let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
-                let results = interpret::run(&program, &tensors);
-                let results = results.map_err(|fault| Outcome::failed(Status::Error, fault.message))?;
-                Ok(results.into_iter().map(Datum::from).collect())
-            })
+    try_folder(folder, |graph| {
+        let graph = if way == Way::Text { through_text(&graph)? } else { graph };
+        match way {
+            Way::Eval | Way::Text => Ok(Box::new(move |inputs| eval::evaluate(&graph, inputs).map_err(|d| from_diagnostic(&d)))),
+            Way::Kernels => by_interpreter(&graph),
         }
-    };
+    })
+}
+
+fn by_interpreter(graph: &Graph) -> Result<Run, Outcome> {
+    let program = lower::lower(graph).map_err(|d| from_diagnostics(&d))?;
+    Ok(Box::new(move |inputs| {
+        let tensors = inputs.into_iter().map(|d| match d {
+            Datum::Tensor(t) => Ok(t),
+            _ => Err(Outcome::failed(Status::Refused, "an input is no tensor")),
+        });
+        let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+        let results = interpret::run(&program, &tensors);
+        let results = results.map_err(|fault| Outcome::failed(Status::Error, fault.message))?;
+        Ok(results.into_iter().map(Datum::from).collect())
+    }))
+}
+
+/// A model made ready: one datum per input in, one per output out.
+pub type Run = Box<dyn Fn(Vec<Datum>) -> Result<Vec<Datum>, Outcome>>;
+
+/// Runs all data sets of a folder on what `prepare` makes of its model; the largest absolute difference of floats.
+pub fn try_folder(folder: &Path, prepare: impl FnOnce(Graph) -> Result<Run, Outcome>) -> Result<f64, Outcome> {
+    let imported = import(&folder.join("model.onnx"), &ImportOptions::default()).map_err(|d| from_diagnostics(&d))?;
+    // Constants are shared, so that a copy of the graph costs little.
+    let mut run = prepare(imported.graph.clone())?;
     let mut worst = 0.0f64;
     for set in data_sets(folder)? {
-        worst = worst.max(run_set(&graph, &set, &mut run)?);
+        worst = worst.max(run_set(&imported.graph, &set, &mut run)?);
     }
     Ok(worst)
 }
@@ -169,12 +182,13 @@ fn data_sets(folder: &Path) -> Result<Vec<PathBuf>, Outcome> {
     Ok(sets)
 }
 
-fn from_diagnostic(diagnostic: &Diagnostic) -> Outcome {
+/// A diagnostic as an outcome.
+pub fn from_diagnostic(diagnostic: &Diagnostic) -> Outcome {
     from_diagnostics(&Diagnostics { items: vec![diagnostic.clone()] })
 }
 
 /// Refused where every error says that something is not supported.
-fn from_diagnostics(diagnostics: &Diagnostics) -> Outcome {
+pub fn from_diagnostics(diagnostics: &Diagnostics) -> Outcome {
     let errors: Vec<&Diagnostic> = diagnostics.items.iter().filter(|d| d.severity == oaaxc_base::Severity::Error).collect();
     let is_refusal =
         |d: &&Diagnostic| matches!(d.code, Code::UNSUPPORTED | Code::UNKNOWN_OPERATOR | Code::RANK | Code::OPSET | Code::CODEGEN);

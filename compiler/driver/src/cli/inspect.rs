@@ -13,6 +13,7 @@ use super::arguments::{ModelArguments, is_model, one, usage};
 use super::check::show_type;
 use super::console::Console;
 use super::table::{Table, bytes};
+use crate::session;
 use crate::targets::closest;
 
 #[derive(clap::Args, Debug)]
@@ -118,13 +119,13 @@ fn show_value_type(ty: &ValueType) -> String {
 
 fn model(arguments: &Arguments, console: &Console) -> Outcome {
     // As it stands in the file, not as the passes leave it.
-    let imported = oaaxc_onnx::import(&arguments.path, &arguments.reading.options()?)?;
+    let imported = session::read(&arguments.path, &arguments.reading.options()?)?;
     let graph = &imported.graph;
     if let Some(name) = &arguments.around {
         return around(graph, name, console);
     }
     if arguments.graph {
-        console.line(oaaxc_onnx::text::print(graph).trim_end());
+        console.line(oaaxc_onnx::text::print(graph, session::TEXT_ELEMENTS).trim_end());
         return Ok(0);
     }
     let mut operators: BTreeMap<String, usize> = BTreeMap::new();

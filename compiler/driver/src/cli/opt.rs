@@ -8,7 +8,7 @@ use super::Outcome;
 use super::arguments::{ModelArguments, TargetArguments};
 use super::console::Console;
 use crate::pipeline::{self, Clock, Options, Silent, lower_for};
-use crate::targets;
+use crate::{session, targets};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -25,6 +25,9 @@ pub struct Arguments {
     #[arg(short, long = "pass", value_name = "PASS", value_delimiter = ',',
           value_parser = ["dead", "fold", "simplify", "lower", "resolve", "precompute", "fuse", "pack"])]
     passes: Vec<String>,
+    /// Constants with more elements than this are cut; the text is then no input
+    #[arg(long, value_name = "N", default_value_t = session::TEXT_ELEMENTS)]
+    elements: usize,
     #[command(flatten)]
     targets: TargetArguments,
     #[command(flatten)]
@@ -33,7 +36,7 @@ pub struct Arguments {
 
 /// Runs passes and prints.
 pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
-    let mut graph = oaaxc_onnx::import(&arguments.path, &arguments.reading.options()?)?.graph;
+    let mut graph = session::read(&arguments.path, &arguments.reading.options()?)?.graph;
     for pass in &arguments.passes {
         match pass.as_str() {
             "dead" => drop(oaaxc_passes::graph::dead::dead(&mut graph)),
@@ -42,7 +45,7 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
             lowering => return kernels(&graph, lowering, arguments, console),
         }
     }
-    console.line(oaaxc_onnx::text::print(&graph).trim_end());
+    console.line(oaaxc_onnx::text::print(&graph, arguments.elements).trim_end());
     Ok(0)
 }
 
