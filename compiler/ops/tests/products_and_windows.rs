@@ -102,3 +102,23 @@ fn a_window_that_starts_behind_the_input_is_dropped() {
     let y = check("", "AveragePool", &attributes, &[Some((ramp(&[1, 1, 2]), &["1", "1", "L"]))], 1);
     assert_eq!(y[0].dims, [1, 1, 1]);
 }
+
+#[test]
+fn transposed_convolutions_of_every_stride_and_pad() {
+    let x = || Some((ramp(&[2, 4, 3, 5]), &["N", "4", "H", "W"][..]));
+    let w = || Some((ramp(&[4, 3, 3, 2]), &[][..]));
+    let bias = || Some((ramp(&[6]), &[][..]));
+    let cases: [&[(&str, Attribute)]; 6] = [
+        &[],
+        &[("strides", ints(&[2, 3])), ("pads", ints(&[1, 0, 0, 1]))],
+        &[("strides", ints(&[3, 2])), ("output_padding", ints(&[1, 1])), ("dilations", ints(&[2, 3]))],
+        &[("strides", ints(&[2, 2])), ("dilations", ints(&[2, 1]))],
+        &[("auto_pad", text("SAME_UPPER")), ("strides", ints(&[2, 2]))],
+        &[("output_shape", ints(&[7, 11])), ("strides", ints(&[2, 2]))],
+    ];
+    for case in cases {
+        let mut attributes = case.to_vec();
+        attributes.push(("group", Attribute::Int(2)));
+        check("", "ConvTranspose", &attributes, &[x(), w(), bias()], 1);
+    }
+}

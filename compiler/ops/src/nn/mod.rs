@@ -2,6 +2,7 @@
 
 mod batch_norm;
 pub mod conv;
+mod conv_transpose;
 mod dropout;
 mod group_norm;
 pub mod layer_norm;
@@ -19,6 +20,7 @@ use oaaxc_ir::op::OpDef;
 pub static OPS: &[&OpDef] = &[
     &batch_norm::BATCH_NORMALIZATION,
     &conv::CONV,
+    &conv_transpose::CONV_TRANSPOSE,
     &dropout::DROPOUT,
     &group_norm::GROUP_NORMALIZATION,
     &group_norm::INSTANCE_NORMALIZATION,
