@@ -14,6 +14,7 @@ mod one_hot;
 mod pad;
 mod range;
 mod reshape;
+mod resize;
 mod reverse_sequence;
 mod scatter;
 mod select_where;
@@ -47,6 +48,8 @@ pub static OPS: &[&OpDef] = &[
     &one_hot::ONE_HOT,
     &pad::PAD,
     &range::RANGE,
+    &resize::RESIZE,
+    &resize::UPSAMPLE,
     &reverse_sequence::REVERSE_SEQUENCE,
     &scatter::SCATTER,
     &scatter::SCATTER_ELEMENTS,
