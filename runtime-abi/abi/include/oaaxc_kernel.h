@@ -26,7 +26,7 @@ extern "C" {
 /* Filled by a kernel before it returns a status other than 0. */
 typedef struct oaax_kernel_fault {
   int32_t code;
-  uint32_t place; /* index in the kernel's list of ONNX nodes */
+  uint32_t place; /* 0: the node of the launch; else an index in the kernel's list of ONNX nodes */
   int64_t value;
   int64_t limit;
 } oaax_kernel_fault;

@@ -5,7 +5,7 @@ use crate::{
     dtype::DType,
     expr::{Code, Expr},
     ids::{ExprId, KernelId, Reg, SlotId, StringId},
-    plan::{Roots, carried, loops, moments, slots_of},
+    plan::{Roots, carried, check_ranges, loops, moments, slots_of},
     program::*,
     wire::{ParseError, refuse},
 };
@@ -372,7 +372,8 @@ impl ProgramBuilder {
         self.push(Instruction::Jump { target: label.0 });
     }
 
-    /// Resolves labels, derives live ranges, drops `may_alias` that cannot hold, and validates.
+    /// Resolves labels, derives live ranges, drops `may_alias` that cannot hold, validates, and has the
+    /// ranges proved by the checker that did not derive them.
     pub fn finish(mut self) -> Result<Program, ParseError> {
         for step in &mut self.program.steps {
             if let Instruction::Branch { target, .. } | Instruction::Jump { target } = &mut step.instruction {
@@ -390,6 +391,7 @@ impl ProgramBuilder {
         }
         self.derive_ranges()?;
         self.program.validate()?;
+        check_ranges(&self.program)?;
         Ok(self.program)
     }
 

@@ -12,7 +12,7 @@ pub const KERNEL_VERSION: u32 = 1;
 pub struct KernelFault {
     /// One of the codes below; 0 is none.
     pub code: i32,
-    /// Index in the kernel's list of places (ONNX nodes).
+    /// 0: the node of the launch; else an index in the kernel's list of places (ONNX nodes).
     pub place: u32,
     /// The offending value.
     pub value: i64,

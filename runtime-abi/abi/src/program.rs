@@ -208,7 +208,7 @@ pub struct Kernel {
     pub name: StringId,
     /// The ONNX nodes that it came from.
     pub origin: StringId,
-    /// ONNX nodes by the `place` of a fault slot.
+    /// ONNX nodes by the `place` of a fault slot; place 0 stands for the launch's own node where it names one.
     pub places: Vec<StringId>,
     /// Number of buffers that it takes.
     pub buffers: u32,

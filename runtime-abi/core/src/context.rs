@@ -8,7 +8,7 @@ use crate::{
     open::Bytes,
     value::Item,
 };
-use oaax_abi::{ALIGN, KernelFault, Placement, Program, Shape, Slot, SlotId, SlotKind, place};
+use oaax_abi::{ALIGN, KernelFault, Placement, Program, Shape, Slot, SlotId, SlotKind, check_placement, place};
 use std::{ffi::c_void, sync::Arc};
 
 /// Placements that a context remembers.
@@ -197,6 +197,7 @@ impl Context {
                 let Some(placement) = place(&program.plan, &sizes) else {
                     fail!(OutOfMemory, "the arena does not fit any memory");
                 };
+                debug_assert_eq!(check_placement(&program.plan, &sizes, &placement), Ok(()), "the checker proves each placement");
                 if self.placements.len() == REMEMBERED {
                     self.placements.remove(0);
                 }

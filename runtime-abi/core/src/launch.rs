@@ -164,6 +164,8 @@ fn blame(ready: &Ready, launch: u32, fault: KernelFault) -> Error {
         _ => format!("kernel {} stopped: value {}, limit {}", ready.program.text(kernel.name), fault.value, fault.limit),
     };
     let step = ready.program.steps[launch.step as usize].node;
-    let node = kernel.places.get(fault.place as usize).copied().or(step).unwrap_or(kernel.origin);
+    // One kernel serves many launches: place 0 is the launch's own node.
+    let place = kernel.places.get(fault.place as usize).copied();
+    let node = if fault.place == 0 { step.or(place) } else { place.or(step) }.unwrap_or(kernel.origin);
     Error::new(Status::RunFailed, message).at(ready.program.text(node))
 }

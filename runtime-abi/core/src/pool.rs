@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Looks at the clock-free counter before a worker sleeps: some tens of microseconds.
-const SPINS: u32 = 4_000;
+const SPINS: u32 = 1_000;
 const CLOSED: usize = 1 << 31;
 
 /// A job: `call(data, worker)` on each worker that comes in time.
