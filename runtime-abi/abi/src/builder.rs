@@ -249,7 +249,8 @@ impl ProgramBuilder {
     }
 
     /// `slot` may take over the bytes of `old` (both of the arena) in place. Dropped by `finish` if
-    /// `old` does not die exactly where `slot` begins.
+    /// `old` does not die exactly where `slot` begins. The kernel that reads `old` and writes `slot` must then
+    /// allow that both are one buffer (no `noalias` on them).
     pub fn may_alias(&mut self, slot: SlotId, old: SlotId) {
         let (entry, old) = (self.entry(slot), self.entry(old));
         self.program.plan[entry as usize].may_alias = Some(old);

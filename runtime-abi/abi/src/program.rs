@@ -281,7 +281,8 @@ pub enum Instruction {
     Call { routine: StringId, slots: Vec<SlotId>, arguments: Vec<ExprId> },
     /// `cell` := empty sequence.
     SequenceNew { cell: SlotId },
-    /// Appends a tensor.
+    /// Appends a tensor. A heap tensor is shared, not copied: it must not be written afterwards before a
+    /// fresh `Alloc`. The same holds for `SequenceInsert` and `OptionalSet`.
     SequencePush { cell: SlotId, item: SlotId },
     /// Binds an alias slot to element `index`; a negative index counts from the end.
     SequenceGet { to: SlotId, cell: SlotId, index: ExprId },
