@@ -15,6 +15,8 @@ pub type RunBlock<'a> = dyn Fn(BlockId, Vec<Datum>) -> Result<Vec<Datum>> + 'a;
 
 /// One node with its operands.
 pub struct EvalCx<'a> {
+    /// The graph, for the types of results that nothing else tells (a loop without an iteration).
+    pub graph: &'a Graph,
     /// The node.
     pub node: &'a Node,
     /// The operands; a hole where left out.
@@ -100,7 +102,7 @@ impl Evaluation<'_, '_> {
             let node = &self.graph.nodes[id];
             let inputs = node.inputs.iter().map(|v| v.map(|v| self.get(v)).transpose()).collect::<Result<_>>()?;
             let run_block = |block: BlockId, inputs: Vec<Datum>| self.block(block, inputs);
-            let cx = EvalCx { node, inputs, run_block: &run_block };
+            let cx = EvalCx { graph: self.graph, node, inputs, run_block: &run_block };
             let results = (node.op.eval)(&cx).map_err(|d| d.at(&node.origin))?;
             for (output, datum) in node.outputs.iter().zip(results) {
                 if let Some(value) = output {

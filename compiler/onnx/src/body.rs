@@ -47,8 +47,11 @@ impl Importer<'_> {
             for attempt in 0..ATTEMPTS {
                 let mark = (self.diagnostics.items.len(), self.errors);
                 let names = self.names.clone();
-                let imported = self.body(proto, &facts, &env, attribute)?;
-                if self.errors > mark.1 {
+                self.retyping += usize::from(attempt > 0);
+                let imported = self.body(proto, &facts, &env, attribute);
+                self.retyping -= usize::from(attempt > 0);
+                let imported = imported?;
+                if self.errors > mark.1 || self.out_of_budget {
                     return Err(None);
                 }
                 if !self.generalise(&mut facts, imported, &carried, own, attempt >= 2) {
@@ -97,6 +100,7 @@ impl Importer<'_> {
                     self.scopes.close();
                     return Err(None);
                 }
+                None if self.out_of_budget => {}
                 None => {
                     let message = format!("the output \"{}\" of {} is not computed by any node", show(&output.name), env.path);
                     self.report(structure(message));

@@ -70,6 +70,9 @@ impl Importer<'_> {
         let find = |formal: &Bytes| self.scopes.find(formal);
         let found: Vec<Option<Entry>> = function.output.iter().take(proto.output.len()).map(find).collect();
         self.scopes.close();
+        if self.out_of_budget {
+            return Err(None);
+        }
         let mut results = Vec::new();
         for (entry, formal) in found.into_iter().zip(&function.output) {
             results.push(entry.ok_or_else(|| {

@@ -40,8 +40,10 @@ pub(crate) struct Importer<'a> {
     pub errors: usize,
     /// Names of values that are taken.
     pub names: HashSet<String>,
-    /// Nodes imported so far, each inlining and retyping counted.
-    pub imported: u64,
+    /// Nodes imported inside functions and retyped bodies so far.
+    pub inlined: u64,
+    /// How many bodies around are being typed again.
+    pub retyping: usize,
     pub out_of_budget: bool,
     /// The nodes have the internal form already: attributes that no schema knows, nothing to upgrade.
     pub internal: bool,
@@ -78,7 +80,8 @@ pub(crate) fn model(
         diagnostics: Diagnostics::new(),
         errors: 0,
         names: HashSet::new(),
-        imported: 0,
+        inlined: 0,
+        retyping: 0,
         out_of_budget: false,
         internal: model.metadata_props.iter().any(|p| &p.key[..] == b"oaaxc.form" && &p.value[..] == b"internal"),
     };
@@ -321,6 +324,7 @@ impl Importer<'_> {
                     self.graph.blocks[root].outputs.push(value);
                 }
                 Some(Entry::Poisoned | Entry::Hole) => {}
+                None if self.out_of_budget => {}
                 None => {
                     let error = structure(format!("the output \"{name}\" is not computed by any node"));
                     let near = self.suggest(&output.name);
@@ -351,7 +355,8 @@ impl Importer<'_> {
     fn compare_claim(&mut self, output: &ValueInfoProto, value: ValueId) {
         let Some(Ok(claim)) = output.ty.as_ref().map(|ty| types::claimed_type(ty, &show(&output.name))) else { return };
         let inferred = &self.graph.values[value].fact.ty;
-        let (a, b) = (types::schema_text(&claim), types::schema_text(inferred));
+        let short = |ty: &Type| ty.as_tensor().map_or_else(|| types::schema_text(ty), |t| t.dtype.to_string());
+        let (a, b) = (short(&claim), short(inferred));
         let declared = output.ty.as_ref().and_then(|ty| ty.tensor_type.as_ref()).and_then(|t| t.shape.as_ref());
         let mut differs = a != b;
         if let (Some(declared), Some(Some(shape))) = (declared, inferred.as_tensor().map(|t| &t.shape)) {

@@ -17,8 +17,8 @@ pub const NAME_BYTES: usize = 64 * 1024;
 pub const NUMBERS: u64 = 256_000_000;
 /// All other messages: declared types and their dims, opset imports, metadata, test data.
 pub const MESSAGES: u64 = 4_000_000;
-/// Nodes imported, each inlining of a function and each retyping of a loop's body counted anew.
-pub const IMPORTED_NODES: u64 = 2_000_000;
+/// Nodes that inlined functions add, and that loops add whose bodies are typed again.
+pub const INLINED_NODES: u64 = 100_000;
 /// Functions within functions.
 pub const FUNCTION_DEPTH: usize = 32;
 /// Dims of a tensor.

@@ -33,11 +33,11 @@ impl Importer<'_> {
     /// Imports the nodes of a graph or a function into a block.
     pub fn nodes(&mut self, block: BlockId, nodes: &[NodeProto], env: &Env) {
         for (index, node) in nodes.iter().enumerate() {
-            self.imported += 1;
-            if self.imported > limits::IMPORTED_NODES {
+            self.inlined += u64::from(!self.calls.is_empty() || self.retyping > 0);
+            if self.inlined > limits::INLINED_NODES {
                 if !self.out_of_budget {
                     self.out_of_budget = true;
-                    let message = format!("with its functions inlined the model has more than {} nodes", limits::IMPORTED_NODES);
+                    let message = format!("the model's functions and loops expand to more than {} nodes", limits::INLINED_NODES);
                     self.report(Diagnostic::error(Code::LIMIT, message).help("docs/limits.md lists the limits"));
                 }
                 return;

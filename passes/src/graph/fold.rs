@@ -72,7 +72,7 @@ fn evaluate(graph: &Graph, id: NodeId) -> Option<Vec<Datum>> {
         return None;
     }
     let run_block = |_, _| Err(oaaxc_base::Diagnostic::error(oaaxc_base::Code::INTERNAL, "nodes with bodies are not folded"));
-    let cx = EvalCx { node, inputs, run_block: &run_block };
+    let cx = EvalCx { graph, node, inputs, run_block: &run_block };
     // A fault at run time is for the run to report, not for the build.
     (node.op.eval)(&cx).ok()
 }

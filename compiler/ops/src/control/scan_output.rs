@@ -13,11 +13,25 @@ use super::is_outer;
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// Stacks slices of equal type along a new axis. Without slices the result has no elements.
+/// Stacks slices of equal type along a new axis as result `index`. Without slices it has no elements.
 pub(super) fn stack(cx: &EvalCx, index: usize, slices: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     let Some(first) = slices.first() else {
-        // No slice tells the element type or the other sizes; the graph's own fact is not seen by eval.
-        return Ok(Tensor::from_f32s(vec![0], &[]));
+        // No slice tells the type: the inferred one does. Sizes that only an iteration would tell are 0.
+        let value = cx.node.outputs.get(index).copied().flatten();
+        let ty = value.and_then(|v| cx.graph.values[v].fact.ty.as_tensor());
+        let Some((dtype, Some(shape))) = ty.map(|t| (t.dtype, &t.shape)) else {
+            return Ok(Tensor::from_f32s(vec![0], &[]));
+        };
+        let mut dims: Vec<usize> =
+            shape.iter().map(|s| s.as_const().and_then(|s| usize::try_from(s).ok()).unwrap_or(0)).collect();
+        if let Some(count) = dims.get_mut(axis) {
+            *count = 0;
+        }
+        return Ok(if dtype == DType::String {
+            Tensor::from_strings(dims, Vec::new())
+        } else {
+            Tensor::from_bytes(dtype, dims, Vec::new())
+        });
     };
     if slices.iter().any(|s| (s.dtype, &s.dims) != (first.dtype, &first.dims)) || axis > first.rank() {
         return Err(cx.fail(Code::SHAPE, format!("the slices of result {index} differ in shape")));
