@@ -5,6 +5,7 @@
 //! `scripts/make-schema`.
 
 mod broadcast;
+pub mod contrib;
 pub mod control;
 mod formula;
 #[rustfmt::skip]
@@ -22,7 +23,7 @@ use oaaxc_ir::op::OpDef;
 
 /// Every group, each a list of operators.
 static GROUPS: &[&[&OpDef]] =
-    &[control::OPS, math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, quantization::OPS, tensor::OPS];
+    &[contrib::OPS, control::OPS, math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, quantization::OPS, tensor::OPS];
 
 /// Every operator, in the order of the groups.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
