@@ -1,5 +1,6 @@
 //! Neural-network operators: convolution, pooling, normalisation, recurrence, attention.
 
+mod attention;
 mod batch_norm;
 pub mod conv;
 mod conv_transpose;
@@ -18,6 +19,7 @@ use oaaxc_ir::op::OpDef;
 
 /// The operators of this group.
 pub static OPS: &[&OpDef] = &[
+    &attention::ATTENTION,
     &batch_norm::BATCH_NORMALIZATION,
     &conv::CONV,
     &conv_transpose::CONV_TRANSPOSE,
