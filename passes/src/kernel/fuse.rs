@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use oaaxc_ir::expr::{Atom, Expr, SymId};
-use oaaxc_ir::kernel::{Body, Bounds, BufferId, Index, Item, Kernel, Label, Loop, Op, Role, Step, Store, UnaryOp};
+use oaaxc_ir::expr::{Atom, AxisId, Expr, SymId};
+use oaaxc_ir::kernel::{Body, Bounds, BufferId, Index, Item, Kernel, Label, Loop, LoopAxis, Op, Role, Step, Store, UnaryOp};
 use oaaxc_ir::program::{Instr, Launch, Program, SlotId, SlotKind};
 
 use crate::kernel::inline::{Producer, replace_loads};
@@ -272,17 +272,7 @@ fn epilogue(producer: &Launch, consumer: &Launch, slot: SlotId) -> Option<Launch
         }
         place = Some(index);
     }
-    let place = place?;
-    let axes: Vec<_> = place.iter().map(Expr::as_axis).collect::<Option<_>>()?;
-    if axes.len() != work.parallel.len() {
-        return None;
-    }
-    for (axis, dim) in axes.iter().zip(dims) {
-        let declared = work.parallel.iter().find(|a| a.axis == *axis)?;
-        if declared.extent != *dim || axes.iter().filter(|a| *a == axis).count() != 1 {
-            return None;
-        }
-    }
+    let axes = own_axes(&place?, dims, &work.parallel)?;
     let mut fused = producer.clone();
     let mut mentions = 0;
     fused.kernel.visit_buffer_uses(&mut |id| mentions += usize::from(id == written));
@@ -298,11 +288,30 @@ fn epilogue(producer: &Launch, consumer: &Launch, slot: SlotId) -> Option<Launch
     Some(fused)
 }
 
+/// The loop's axis of each dim, where the index is a permutation of the loop's axes that spans the dims.
+/// A dim of size 1 may be read at 0, and an axis of extent 1 may be missing: it is 0.
+fn own_axes(index: &[Expr], dims: &[Expr], parallel: &[LoopAxis]) -> Option<Vec<Option<AxisId>>> {
+    let mut axes = Vec::new();
+    for (at, dim) in index.iter().zip(dims) {
+        if at.is(0) && dim.is(1) {
+            axes.push(None);
+            continue;
+        }
+        let axis = at.as_axis()?;
+        let declared = parallel.iter().find(|a| a.axis == axis)?;
+        if declared.extent != *dim || axes.contains(&Some(axis)) {
+            return None;
+        }
+        axes.push(Some(axis));
+    }
+    parallel.iter().all(|a| a.extent.is(1) || axes.contains(&Some(a.axis))).then_some(axes)
+}
+
 struct Epilogue<'a> {
     work: &'a Loop,
     read: BufferId,
     written: BufferId,
-    axes: &'a [oaaxc_ir::AxisId],
+    axes: &'a [Option<AxisId>],
     names: &'a BTreeMap<BufferId, BufferId>,
 }
 
@@ -337,9 +346,9 @@ impl Epilogue<'_> {
             }
             let index: Vec<Expr> =
                 store.index.iter().map(|i| if let Index::Expr(e) = i { Some(e.clone()) } else { None }).collect::<Option<_>>()?;
-            let bind = |axis: oaaxc_ir::AxisId| {
-                self.axes.iter().position(|a| *a == axis).map_or(Expr::axis(axis), |at| index[at].clone())
-            };
+            // An axis that no dim names runs over one point.
+            let bind =
+                |axis: AxisId| self.axes.iter().position(|a| *a == Some(axis)).map_or(Expr::constant(0), |at| index[at].clone());
             let mut map = Vec::new();
             for op in &self.work.post.ops {
                 let mut op = op.clone();
@@ -387,12 +396,10 @@ fn inline(producer: &Launch, consumer: &Launch, slot: SlotId, only_reader: bool)
     if store.buffer != written || store.when.is_some() || store.bounds != Bounds::Inside {
         return None;
     }
-    let axes: Vec<_> =
-        store.index.iter().map(|i| if let Index::Expr(e) = i { e.as_axis() } else { None }).collect::<Option<_>>()?;
-    let spans = axes.len() == work.parallel.len()
-        && work.parallel.iter().all(|a| axes.iter().filter(|x| **x == a.axis).count() == 1)
-        && producer.kernel.buffer(written).layout.is_plain();
-    if !spans {
+    let index: Vec<Expr> =
+        store.index.iter().map(|i| if let Index::Expr(e) = i { Some(e.clone()) } else { None }).collect::<Option<_>>()?;
+    let axes = own_axes(&index, &producer.kernel.buffer(written).dims, &work.parallel)?;
+    if !producer.kernel.buffer(written).layout.is_plain() {
         return None;
     }
     let cheap = is_cheap(&work.post);
@@ -486,7 +493,7 @@ fn view_operand(operand: &mut oaaxc_ir::kernel::Operand, p: &Producer) -> Option
         return None;
     }
     let bind =
-        |axis: oaaxc_ir::AxisId| p.axes.iter().position(|a| *a == axis).map_or(Expr::axis(axis), |at| operand.index[at].clone());
+        |axis: AxisId| p.axes.iter().position(|a| *a == Some(axis)).map_or(Expr::constant(0), |at| operand.index[at].clone());
     let mut moved = Vec::new();
     for i in index {
         let Index::Expr(e) = i else { return None };
@@ -545,7 +552,7 @@ fn visits_once(kernel: &Kernel, buffer: BufferId) -> bool {
 
 /// Whether the fastest axis of the result is the fastest of what it reads.
 fn keeps_innermost(p: &Producer) -> bool {
-    let Some(last) = p.axes.last() else { return true };
+    let Some(Some(last)) = p.axes.last() else { return true };
     p.body.post.ops.iter().all(|op| match op {
         Op::Load { index, .. } => {
             let tail = index.last();

@@ -10,8 +10,8 @@ use oaaxc_ir::{DType, Scalar};
 pub struct Producer<'a> {
     /// The loop.
     pub body: &'a Loop,
-    /// Its axes in the order of the buffer's dims.
-    pub axes: Vec<AxisId>,
+    /// Its axes in the order of the buffer's dims; a dim of size 1 may have none. Its other axes run over one point.
+    pub axes: Vec<Option<AxisId>>,
     /// The value that it stores.
     pub value: V,
     /// The buffer's sizes.
@@ -52,7 +52,8 @@ fn inline_one(out: &mut Body, p: &Producer, index: &[Index], when: Option<V>, bo
             }
         }
     }
-    let bind: BTreeMap<AxisId, Index> = p.axes.iter().copied().zip(index.iter().cloned()).collect();
+    let mut bind: BTreeMap<AxisId, Index> = p.body.parallel.iter().map(|a| (a.axis, Index::Expr(0.into()))).collect();
+    bind.extend(p.axes.iter().zip(index).filter_map(|(axis, i)| Some(((*axis)?, i.clone()))));
     let mut map: Vec<V> = Vec::new();
     for op in &p.body.post.ops {
         let mut op = op.clone();

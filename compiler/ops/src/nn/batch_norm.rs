@@ -105,35 +105,53 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
     if cx.flag("training_mode", false)? {
         (mean, variance) = train(cx, &x, stat)?;
     }
+    let (factor, offset) = line(cx, stat, [&mean, &variance, &scale, &shift], epsilon)?;
     let mut k = cx.kernel();
-    let xb = k.read(&x);
-    let [mb, vb, sb, tb] = [&mean, &variance, &scale, &shift].map(|a| k.read(a));
+    let [xb, fb, ob] = [&x, &factor, &offset].map(|a| k.read(a));
     let yb = k.write(&y);
     let mut l = Loop::default();
     let axes = k.axes(&mut l.parallel, &y.dims);
-    let own: Vec<Index> = match scale.dims.len() {
+    let own: Vec<Index> = match factor.dims.len() {
         1 if axes.len() < 2 => ix![Expr::constant(0)],
         n => axes[1..1 + n].iter().map(Into::into).collect(),
     };
-    let b = &mut l.post;
-    let load = |b: &mut Body, buffer: &Buf, index: &[Index]| -> V {
-        let v = b.load(buffer, index.to_vec());
-        b.cast(stat, v)
-    };
     let index: Vec<Index> = axes.iter().map(Into::into).collect();
-    let (v, m) = (load(b, &xb, &index), load(b, &mb, &own));
-    let variance = load(b, &vb, &own);
-    let inverse = inverse_root(b, variance, epsilon);
-    let s = load(b, &sb, &own);
-    let factor = b.binary(BinaryOp::Mul, inverse, s);
-    let d = b.binary(BinaryOp::Sub, v, m);
-    let v = b.binary(BinaryOp::Mul, d, factor);
-    let t = load(b, &tb, &own);
-    let v = b.binary(BinaryOp::Add, v, t);
+    let b = &mut l.post;
+    let v = b.load(&xb, index.clone());
+    let v = b.cast(stat, v);
+    let (f, o) = (b.load(&fb, own.clone()), b.load(&ob, own));
+    let v = b.binary(BinaryOp::Mul, v, f);
+    let v = b.binary(BinaryOp::Add, v, o);
     let v = b.cast(y.dtype, v);
     l.stores.push(Store::at(&yb, index, v));
     k.push(l);
     cx.launch(k)
+}
+
+/// `(x − mean) / √(variance + ε) · scale + shift` as `x · factor + offset`: one value of each per channel,
+/// so that a normalisation by constants is two constants.
+fn line(cx: &mut LowerCx, stat: DType, [mean, variance, scale, shift]: [&Arg; 4], epsilon: f32) -> Result<(Arg, Arg)> {
+    let results = [cx.temp(stat, scale.dims.clone()), cx.temp(stat, scale.dims.clone())];
+    let mut k = cx.kernel();
+    let buffers = [mean, variance, scale, shift].map(|a| k.read(a));
+    let [fb, ob] = [&results[0], &results[1]].map(|a| k.write(a));
+    let mut l = Loop::default();
+    let index: Vec<Index> = k.axes(&mut l.parallel, &scale.dims).iter().map(Into::into).collect();
+    let b = &mut l.post;
+    let [mean, variance, scale, shift] = buffers.map(|buffer| {
+        let v = b.load(&buffer, index.clone());
+        b.cast(stat, v)
+    });
+    let inverse = inverse_root(b, variance, epsilon);
+    let factor = b.binary(BinaryOp::Mul, inverse, scale);
+    let moved = b.binary(BinaryOp::Mul, mean, factor);
+    let offset = b.binary(BinaryOp::Sub, shift, moved);
+    l.stores.push(Store::at(&fb, index.clone(), factor));
+    l.stores.push(Store::at(&ob, index, offset));
+    k.push(l);
+    cx.launch(k)?;
+    let [factor, offset] = results;
+    Ok((factor, offset))
 }
 
 /// The batch's mean and variance per channel; writes the running ones where asked for.
