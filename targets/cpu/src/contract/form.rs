@@ -97,7 +97,11 @@ pub fn analyse(kernel: &Kernel) -> Option<Form> {
     if !a_buffer.layout.is_plain() {
         return None;
     }
-    let a = a_buffer.layout.offset(&a_buffer.dims, &c.a.index);
+    // An axis of extent 1 is 0: a 1×1 window leaves bare indices that are proved inside.
+    let unit = |axis| [&c.batch, &c.m, &c.n, &c.k].iter().any(|axes| axes.iter().any(|a| a.axis == axis && a.extent.is(1)));
+    let index: Vec<Expr> =
+        c.a.index.iter().map(|e| e.replace_axes(&|a| if unit(a) { 0.into() } else { Expr::axis(a) })).collect();
+    let a = a_buffer.layout.offset(&a_buffer.dims, &index);
     let side = side(kernel, c, n)?;
     let mut form = Form {
         a_buffer: c.a.buffer,
@@ -119,7 +123,7 @@ pub fn analyse(kernel: &Kernel) -> Option<Form> {
         form.a.axis_stride(axis.axis)?;
     }
     if c.a.otherwise.is_some() {
-        form.a_guards = c.a.index.iter().cloned().zip(a_buffer.dims.iter().cloned()).filter(|(i, d)| !inside(i, d, c)).collect();
+        form.a_guards = index.iter().cloned().zip(a_buffer.dims.iter().cloned()).filter(|(i, d)| !inside(i, d, c)).collect();
     }
     match side {
         Side::Rows => Some(rows(form)?),
@@ -269,6 +273,12 @@ impl Form {
             self.a = gone(&self.a);
         }
         self.m.push(LoopAxis { axis: y.axis, extent: x.extent * y.extent });
+    }
+    /// Whether the pixels of the input already lie as packed ones would: a 1×1 window of stride 1.
+    pub fn is_direct(&self) -> bool {
+        let window = &self.k[..self.k.len() - 1];
+        let by_one = |m: &LoopAxis| self.a.axis_stride(m.axis).is_some_and(|s| s.is(1));
+        window.iter().all(|k| k.extent.is(1)) && self.a_guards.is_empty() && matches!(&self.m[..], [m] if by_one(m))
     }
     /// All M axes, slowest first, the pixel axis for `Pixels`.
     pub fn result_m(&self) -> &LoopAxis {

@@ -141,7 +141,18 @@ pub fn emit(em: &mut Emitter, form: &Form, g: &Group) {
     let at = em.w.int_op("muli", &t.counter, &size);
     let panel = em.w.element(&packed, &at, "f32");
     let job = Window { first: &first, count: &count, input0: &input0, inputs: &inputs, panel: &panel, stride: s.stride };
-    pack(em, form, g, &job);
+    if form.is_direct() {
+        // Full tiles are read where they lie; only the last one needs room beyond its pixels.
+        let stays = stays(em, form, &s, &count);
+        let (part, end) = (em.w.label(), em.w.label());
+        em.w.branch(&stays, &end, &part);
+        em.w.block(&part, "");
+        pack(em, form, g, &job);
+        em.w.jump(&end);
+        em.w.block(&end, "");
+    } else {
+        pack(em, form, g, &job);
+    }
     em.w.close(t);
 
     let weights = match &form.b {
@@ -223,14 +234,17 @@ fn compute(em: &mut Emitter, form: &Form, g: &Group, s: &Sizes, b: &Block, c: &C
         .collect();
     let size = em.w.int(s.rows() * s.stride);
     let at = em.w.int_op("muli", &t.counter, &size);
-    let pixels = em.w.element(c.packed, &at, "f32");
+    let mut pixels = em.w.element(c.packed, &at, "f32");
+    let mut b_step = em.w.int(s.stride);
+    if form.is_direct() {
+        (pixels, b_step) = in_place(em, form, g, s, b, c, (&t.counter, &pixels, &b_step));
+    }
     let vecs: Vec<String> = (0..m.pixels)
         .map(|v| {
             let lane = em.w.int(v * m.lanes);
             em.w.element(&pixels, &lane, "f32")
         })
         .collect();
-    let b_step = em.w.int(s.stride);
     let k = if s.chunks() == 1 || c.own {
         let count = em_rows(em, s, c.inputs);
         vec![Summed { count, a_step: panel.clone(), b_step }]
@@ -278,6 +292,48 @@ fn compute(em: &mut Emitter, form: &Form, g: &Group, s: &Sizes, b: &Block, c: &C
     em.w.block(&end, "");
     em.w.close(t);
     em.w.close(o);
+}
+
+/// The pixels of a full tile where they lie in the input, and the distance of two channels; else the packed ones.
+fn in_place(
+    em: &mut Emitter,
+    form: &Form,
+    g: &Group,
+    s: &Sizes,
+    b: &Block,
+    c: &Chunk,
+    (tile, packed, packed_step): (&str, &str, &str),
+) -> (String, String) {
+    let (first, count) = g.block(em, tile, s.width, b.pixel_count);
+    let pixel = em.w.int_op("addi", b.pixel0, &first);
+    let (channels, window) = form.k.split_last().expect("there is a K axis");
+    let zero = em.w.int(0);
+    em.scope.bind(form.m[0].axis, &pixel);
+    for k in window {
+        em.scope.bind(k.axis, &zero);
+    }
+    em.scope.bind(channels.axis, c.input0);
+    let at = em.expr(&form.a);
+    let pointer = em.pointers[form.a_buffer.0 as usize].clone();
+    let there = em.w.element(&pointer, &at, "f32");
+    let step = form.a.axis_stride(channels.axis).expect("analysed as affine");
+    let step = em.expr(&step);
+    let stays = stays(em, form, s, &count);
+    let pixels = em.w.op(format_args!("arith.select {stays}, {there}, {packed} : !llvm.ptr"));
+    (pixels, em.w.op(format_args!("arith.select {stays}, {step}, {packed_step} : i64")))
+}
+
+/// Whether a tile of so many pixels is read where it lies: it is full, and its channels are not whole
+/// pages apart, where all of them would compete for the same lines of the cache.
+fn stays(em: &mut Emitter, form: &Form, s: &Sizes, count: &str) -> String {
+    let channels = form.k.last().expect("there is a K axis");
+    let step = form.a.axis_stride(channels.axis).expect("analysed as affine");
+    let (step, page) = (em.expr(&step), em.w.int(1024));
+    let (rest, zero) = (em.w.int_op("remui", &step, &page), em.w.int(0));
+    let apart = em.w.op(format_args!("arith.cmpi ne, {rest}, {zero} : i64"));
+    let width = em.w.int(s.width);
+    let full = em.w.op(format_args!("arith.cmpi eq, {count}, {width} : i64"));
+    em.w.op(format_args!("arith.andi {apart}, {full} : i1"))
 }
 
 /// Rows of a chunk's panel: all points of the window for so many input channels.
