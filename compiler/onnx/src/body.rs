@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use oaaxc_base::{Code, Diagnostic, EntityId};
+use bytes::Bytes;
+use oaaxc_base::{Code, Diagnostic, EntityId, Origin};
 use oaaxc_ir::graph::{BlockId, Def};
 use oaaxc_ir::types::Fact;
 use oaaxc_ir::upgrade::UpgradeCx;
@@ -13,7 +14,7 @@ use oaaxc_ir::{Expr, Node, Type};
 use oaaxc_ops::control::Bodies;
 
 use crate::import::{Env, Importer, structure};
-use crate::messages::GraphProto;
+use crate::messages::{GraphProto, NodeProto};
 use crate::node::{guarded, path_part};
 use crate::scope::Entry;
 use crate::tensor::show;
@@ -40,8 +41,7 @@ impl Importer<'_> {
             let origin = node.origin.clone();
             let mut cx = UpgradeCx { graph: &mut self.graph, node, version };
             let mut facts = guarded(|| (rule.inputs)(&mut cx), &origin)?;
-            let part = if origin.node.is_empty() { format!("{}", origin.index) } else { origin.node.to_string() };
-            let env = Env { path: format!("{}/{part}/{}", env.path, path_part(&proto.name, attribute)).into(), ..env.clone() };
+            let env = body_env(env, &origin, proto, attribute);
             let carried = (rule.carried)(node);
             let mut block = None;
             for attempt in 0..ATTEMPTS {
@@ -68,6 +68,55 @@ impl Importer<'_> {
             node.blocks.push(block);
         }
         Ok(())
+    }
+
+    /// Imports the only body that will run in the node's place; the entries of the node's outputs.
+    pub(crate) fn only_body(
+        &mut self,
+        block: BlockId,
+        body: &GraphProto,
+        node: &NodeProto,
+        env: &Env,
+        origin: &Origin,
+    ) -> Result<Vec<Entry>, Option<Diagnostic>> {
+        if body.output.len() != node.output.len() || !body.input.is_empty() {
+            let message = format!("the body gives {} results, {} are wanted", body.output.len(), node.output.len());
+            return Err(Some(structure(message)));
+        }
+        let errors = self.errors;
+        let first = self.graph.values.next_id().index();
+        let inner = body_env(env, origin, body, "body");
+        self.scopes.open(false);
+        for (name, tensor) in self.initialisers(body) {
+            let shown = self.fresh_name(&inner, &name);
+            self.define_constant(&name, tensor, shown);
+        }
+        self.nodes(block, &body.node, &inner);
+        let find = |output: &crate::messages::ValueInfoProto| self.scopes.find(&output.name);
+        let found: Vec<Option<Entry>> = body.output.iter().map(find).collect();
+        self.scopes.close();
+        if self.errors > errors || self.out_of_budget {
+            return Err(None);
+        }
+        let missing = || Some(structure(format!("an output of {} is not computed by any node", inner.path)));
+        let entries = found.into_iter().map(|entry| entry.ok_or_else(missing)).collect::<Result<Vec<_>, _>>()?;
+        self.take_names(&entries, &node.output, env, first);
+        Ok(entries)
+    }
+
+    /// Results that were computed in a node's place take the names that the outermost graph gives them.
+    pub(crate) fn take_names(&mut self, entries: &[Entry], wanted: &[Bytes], env: &Env, first: usize) {
+        if !env.prefix.is_empty() || &*env.path != "main" {
+            return;
+        }
+        for (entry, wanted) in entries.iter().zip(wanted).filter(|(_, wanted)| !wanted.is_empty()) {
+            if let Entry::Value(value) = entry
+                && value.index() >= first
+                && matches!(self.graph.values[*value].def, Def::Node(..))
+            {
+                self.graph.values[*value].name = show(wanted);
+            }
+        }
     }
 
     fn body(&mut self, proto: &GraphProto, facts: &[Fact], env: &Env, attribute: &str) -> Result<BlockId, Option<Diagnostic>> {
@@ -156,4 +205,10 @@ impl Importer<'_> {
             }
         }
     }
+}
+
+/// What holds inside a body.
+fn body_env(env: &Env, origin: &Origin, body: &GraphProto, attribute: &str) -> Env {
+    let part = if origin.node.is_empty() { format!("{}", origin.index) } else { origin.node.to_string() };
+    Env { path: format!("{}/{part}/{}", env.path, path_part(&body.name, attribute)).into(), ..env.clone() }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use oaaxc_base::{Code, Diagnostic, Origin};
+use oaaxc_base::{Code, Diagnostic, EntityId, Origin};
 use oaaxc_ir::ValueId;
 use oaaxc_ir::graph::BlockId;
 use oaaxc_ops::schema_types::{self, DefaultValue};
@@ -59,6 +59,7 @@ impl Importer<'_> {
             attributes: Some(Rc::new(attributes)),
             prefix: format!("{}{place}/", env.prefix),
         };
+        let first = self.graph.values.next_id().index();
         self.scopes.open(true);
         for (i, formal) in function.input.iter().enumerate() {
             let entry = inputs.get(i).copied().flatten().map_or(Entry::Hole, Entry::Value);
@@ -80,18 +81,7 @@ impl Importer<'_> {
                 Diagnostic::error(Code::STRUCTURE, message)
             })?);
         }
-        // A result that the body computed takes the name that the caller gives it.
-        if env.prefix.is_empty() && &*env.path == "main" {
-            for (entry, wanted) in results.iter().zip(&proto.output) {
-                if let Entry::Value(value) = entry
-                    && matches!(self.graph.values[*value].def, oaaxc_ir::Def::Node(..))
-                    && self.graph.values[*value].name.starts_with(&inner.prefix)
-                    && !wanted.is_empty()
-                {
-                    self.graph.values[*value].name = show(wanted);
-                }
-            }
-        }
+        self.take_names(&results, &proto.output, env, first);
         Ok(results)
     }
 }

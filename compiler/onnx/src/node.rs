@@ -141,6 +141,11 @@ impl Importer<'_> {
                 .map_err(|d| describe(d, &self.graph, &node))?;
         }
         if let Some(rule) = oaaxc_ops::control::bodies(op) {
+            if let Some(which) = (rule.decided)(&UpgradeCx { graph: &mut self.graph, node: &mut node, version })
+                && let Some(body) = rule.attributes.get(which).and_then(|name| split.graphs.get(*name))
+            {
+                return self.only_body(block, body, proto, env, origin);
+            }
             self.bodies(&mut node, rule, &split.graphs, env)?;
         } else if let Some(name) = split.graphs.keys().next() {
             let message = format!("{}: a graph as attribute `{name}` is not supported", op.name);

@@ -305,3 +305,23 @@ fn an_output_may_be_an_input_a_constant_or_another_output() {
     let out = run(text, &[floats(&[2.0])]);
     assert_eq!([out[0].f64_at(0), out[1].f64_at(0), out[2].f64_at(0)], [2.0, 7.0, -2.0]);
 }
+
+#[test]
+fn an_if_that_is_decided_before_the_run_leaves_only_its_branch() {
+    // The other branch could not even be typed: its operand has another rank here.
+    let text = "<ir_version: 8, opset_import: [\"\": 13]> g (float[2,N] x) => (float[2,N] y) {
+            shape = Shape (x)
+            rank = Size (shape)
+            two = Constant <value_int = 2> ()
+            flat = Equal (rank, two)
+            y = If (flat) <
+                then_branch = t () => (a) { a = Neg (x) },
+                else_branch = e () => (b) { b = Transpose <perm = [0, 2, 1]> (x) }
+            >
+        }";
+    let out = run(text, &[floats(&[1.0, 2.0]).reshaped(vec![2, 1])]);
+    assert_eq!(out[0].to_f64s(), [-1.0, -2.0]);
+    let graph = graph(text);
+    assert!(graph.listed_nodes().iter().all(|n| graph.nodes[*n].blocks.is_empty()));
+    assert_eq!(graph.values[graph.root().outputs[0]].name, "y");
+}

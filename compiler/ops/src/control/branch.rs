@@ -25,8 +25,12 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 pub static IF: OpDef = OpDef { name: "If", domain: "", upgrade: no_upgrade, infer, eval, lower: Lower::Host(lower) };
 
 /// Its bodies: they have no inputs.
-pub static IF_BODIES: Bodies =
-    Bodies { attributes: &["then_branch", "else_branch"], inputs: |_| Ok(Vec::new()), carried: |_| Vec::new() };
+pub static IF_BODIES: Bodies = Bodies {
+    attributes: &["then_branch", "else_branch"],
+    inputs: |_| Ok(Vec::new()),
+    decided: |cx| Some(usize::from(*cx.known_ints(0)?.first()? == 0)),
+    carried: |_| Vec::new(),
+};
 
 fn infer(cx: &mut InferCx) -> Result<()> {
     if cx.dtype(0)? != DType::Bool {

@@ -44,6 +44,8 @@ pub struct Bodies {
     pub attributes: &'static [&'static str],
     /// What is known of the inputs of a body (all bodies of an operator have the same inputs), before it is imported.
     pub inputs: fn(&mut UpgradeCx) -> Result<Vec<Fact>, Diagnostic>,
+    /// The only body that will run, where that is known before any body is imported: it takes the node's place.
+    pub decided: fn(&UpgradeCx) -> Option<usize>,
     /// (input, output) of the body that are one variable: the output is the input of the next iteration.
     pub carried: fn(&Node) -> Vec<(usize, usize)>,
 }
