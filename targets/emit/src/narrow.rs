@@ -149,11 +149,12 @@ fn encode_form(w: &mut Writer, dtype: DType, bits: &str, is_nan: &str) -> String
     }
     let nan = match f.nan {
         Some(nan) if !f.signed_zero => int(w, i32::from(nan)),
-        nan => {
-            let largest = (f.max.to_bits() >> (23 - m)) as i32 - ((127 - f.bias) << m);
-            let pattern = int(w, nan.map_or(largest, i32::from));
+        Some(nan) => {
+            let pattern = int(w, i32::from(nan));
             i32_op(w, "ori", &pattern, &sign)
         }
+        // Without a NaN: minus zero.
+        None => int(w, 1 << width),
     };
     choose(w, is_nan, &nan, &code, "i32")
 }
