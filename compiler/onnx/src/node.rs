@@ -152,7 +152,8 @@ impl Importer<'_> {
             return Err(Some(Diagnostic::error(Code::UNSUPPORTED, message)));
         }
         let outputs = proto.output.iter().map(|o| (!o.is_empty()).then(|| self.fresh_name(env, o))).collect();
-        let Node { attributes, inputs, blocks, origin, .. } = node;
+        // An upgrade may rename: Upsample becomes Resize.
+        let Node { op, attributes, inputs, blocks, origin, .. } = node;
         let place = origin.clone();
         let new = NewNode { op, opset, attributes, inputs, outputs, blocks, origin };
         let graph: &mut Graph = &mut self.graph;

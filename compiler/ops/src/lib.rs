@@ -13,6 +13,7 @@ pub mod functions;
 pub mod math;
 pub mod nn;
 pub mod quantization;
+pub mod sampling;
 #[rustfmt::skip]
 pub mod schema;
 pub mod schema_types;
@@ -22,8 +23,18 @@ pub mod tensor;
 use oaaxc_ir::op::OpDef;
 
 /// Every group, each a list of operators.
-static GROUPS: &[&[&OpDef]] =
-    &[contrib::OPS, control::OPS, math::OPS, math::BINARY, math::REDUCE, math::UNARY, nn::OPS, quantization::OPS, tensor::OPS];
+static GROUPS: &[&[&OpDef]] = &[
+    contrib::OPS,
+    control::OPS,
+    math::OPS,
+    math::BINARY,
+    math::REDUCE,
+    math::UNARY,
+    nn::OPS,
+    quantization::OPS,
+    sampling::OPS,
+    tensor::OPS,
+];
 
 /// Every operator, in the order of the groups.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

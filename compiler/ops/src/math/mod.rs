@@ -4,6 +4,7 @@ mod arg_extreme;
 mod binary;
 mod clip;
 mod cumulative;
+mod det;
 pub mod gemm;
 mod is_inf;
 pub mod matmul;
@@ -24,6 +25,7 @@ pub static OPS: &[&OpDef] = &[
     &cumulative::CUM_PROD,
     &cumulative::CUM_SUM,
     &gemm::GEMM,
+    &det::DET,
     &is_inf::IS_INF,
     &matmul::MATMUL,
     &power::POW,

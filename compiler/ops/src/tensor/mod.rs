@@ -5,9 +5,9 @@ mod cast;
 mod cast_rules;
 mod choose;
 pub(crate) mod concat;
-mod constant;
 mod depth_space;
 mod expand;
+mod fill;
 mod gather;
 mod gather_elements;
 mod one_hot;
@@ -26,6 +26,8 @@ mod transpose;
 mod triangle;
 mod unique;
 
+pub use select_where::count_true;
+
 use oaaxc_ir::op::OpDef;
 
 /// The operators of this group.
@@ -36,12 +38,11 @@ pub static OPS: &[&OpDef] = &[
     &cast::CAST_LIKE,
     &choose::WHERE,
     &concat::CONCAT,
-    &constant::CONSTANT,
-    &constant::CONSTANT_OF_SHAPE,
     &depth_space::DEPTH_TO_SPACE,
     &depth_space::SPACE_TO_DEPTH,
     &expand::EXPAND,
     &expand::TILE,
+    &fill::CONSTANT_OF_SHAPE,
     &gather::GATHER,
     &gather_elements::GATHER_ELEMENTS,
     &gather_elements::GATHER_ND,

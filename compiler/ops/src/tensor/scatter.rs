@@ -12,6 +12,7 @@ use oaaxc_ir::kernel::{BinaryOp, Body, Bounds, Index, Loop, Store, V};
 use oaaxc_ir::lower::{Buf, LowerCx};
 use oaaxc_ir::op::{Lower, OpDef, no_upgrade};
 use oaaxc_ir::tensor::{Coordinates, Tensor, position};
+use oaaxc_ir::upgrade::UpgradeCx;
 use oaaxc_ir::{Datum, ReadAttributes, ReadOperands};
 
 use crate::tensor::gather::{checked_index, wrapped};
@@ -20,17 +21,23 @@ use crate::tensor::gather_elements::tuples;
 type Result<T> = std::result::Result<T, Diagnostic>;
 
 macro_rules! elements {
-    ($name:literal) => {
-        OpDef { name: $name, domain: "", upgrade: no_upgrade, infer, eval: eval_elements, lower: Lower::Kernels(lower_elements) }
+    ($name:literal, $upgrade:ident) => {
+        OpDef { name: $name, domain: "", upgrade: $upgrade, infer, eval: eval_elements, lower: Lower::Kernels(lower_elements) }
     };
 }
 /// ONNX ScatterElements.
-pub static SCATTER_ELEMENTS: OpDef = elements!("ScatterElements");
+pub static SCATTER_ELEMENTS: OpDef = elements!("ScatterElements", no_upgrade);
 /// ONNX Scatter, the old name of ScatterElements.
-pub static SCATTER: OpDef = elements!("Scatter");
+pub static SCATTER: OpDef = elements!("Scatter", upgrade_elements);
 /// ONNX ScatterND.
 pub static SCATTER_ND: OpDef =
     OpDef { name: "ScatterND", domain: "", upgrade: no_upgrade, infer, eval: eval_nd, lower: Lower::Kernels(lower_nd) };
+
+/// Scatter becomes ScatterElements.
+fn upgrade_elements(cx: &mut UpgradeCx) -> Result<()> {
+    cx.node.op = &SCATTER_ELEMENTS;
+    Ok(())
+}
 
 /// How an update joins; `None`: it replaces.
 fn reduction(cx: &impl ReadAttributes) -> Result<Option<BinaryOp>> {

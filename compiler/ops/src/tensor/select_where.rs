@@ -51,7 +51,7 @@ fn eval_non_zero(cx: &EvalCx) -> Result<Vec<Datum>> {
 }
 
 /// How many elements are true, read by the host.
-fn count(cx: &mut LowerCx, x: &Arg) -> Result<Expr> {
+pub fn count_true(cx: &mut LowerCx, x: &Arg) -> Result<Expr> {
     let cell = cx.temp(DType::I64, vec![]);
     let mut k = cx.kernel();
     let (xb, cb) = (k.read(x), k.write(&cell));
@@ -104,7 +104,7 @@ fn open_size(cx: &LowerCx, d: usize) -> Option<Expr> {
 
 fn lower_non_zero(cx: &mut LowerCx) -> Result<()> {
     let x = cx.arg(0)?;
-    let n = count(cx, &x)?;
+    let n = count_true(cx, &x)?;
     if let Some(size) = open_size(cx, 1) {
         cx.define(&size, n)?;
     }
@@ -157,7 +157,7 @@ fn lower_compress(cx: &mut LowerCx) -> Result<()> {
         x = cx.reshaped(&x, vec![total]);
         0
     };
-    let n = count(cx, &condition)?;
+    let n = count_true(cx, &condition)?;
     if let Some(size) = open_size(cx, axis) {
         cx.define(&size, n.clone())?;
     }

@@ -137,6 +137,7 @@ fn upgrade(cx: &mut UpgradeCx) -> Result<()> {
         return Ok(());
     }
     // X, scales → X, no roi, scales.
+    cx.node.op = &RESIZE;
     let scales = cx.node.inputs.get(1).copied().flatten();
     cx.node.inputs.truncate(1);
     cx.node.inputs.extend([None, scales]);

@@ -1,9 +1,8 @@
-//! Constant, ConstantOfShape and Range: tensors from attributes and from sizes.
+//! ConstantOfShape. ONNX: "Generate a tensor with given value and shape."
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::eval::EvalCx;
 use oaaxc_ir::expr::Expr;
-use oaaxc_ir::graph::{Attribute, constant_fact};
 use oaaxc_ir::infer::InferCx;
 use oaaxc_ir::lower::LowerCx;
 use oaaxc_ir::op::{Lower, OpDef, no_upgrade};
@@ -14,15 +13,6 @@ use crate::sizes::dim;
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// ONNX Constant.
-pub static CONSTANT: OpDef = OpDef {
-    name: "Constant",
-    domain: "",
-    upgrade: no_upgrade,
-    infer: infer_constant,
-    eval: eval_constant,
-    lower: Lower::Kernels(lower_constant),
-};
 /// ONNX ConstantOfShape.
 pub static CONSTANT_OF_SHAPE: OpDef = OpDef {
     name: "ConstantOfShape",
@@ -32,40 +22,6 @@ pub static CONSTANT_OF_SHAPE: OpDef = OpDef {
     eval: eval_fill,
     lower: Lower::Kernels(lower_fill),
 };
-
-/// The tensor that one of the `value…` attributes gives.
-fn value(cx: &impl ReadAttributes) -> Result<Tensor> {
-    let given = cx.node().attributes.iter().find(|(name, _)| name.starts_with("value"));
-    let tensor = given.and_then(|(name, attribute)| {
-        Some(match (&name[..], attribute) {
-            ("value", Attribute::Tensor(tensor)) => tensor.clone(),
-            ("value_float", Attribute::Float(v)) => Tensor::scalar(Scalar::from_f32(*v)),
-            ("value_floats", Attribute::Floats(v)) => Tensor::from_f32s(vec![v.len()], v),
-            ("value_int", Attribute::Int(v)) => Tensor::scalar(Scalar::from_i64(*v)),
-            ("value_ints", Attribute::Ints(v)) => Tensor::from_i64s(DType::I64, vec![v.len()], v.iter().copied()),
-            ("value_string", Attribute::Text(v)) => Tensor::from_strings(vec![], vec![v.clone()]),
-            ("value_strings", Attribute::Texts(v)) => Tensor::from_strings(vec![v.len()], v.clone()),
-            _ => return None,
-        })
-    });
-    tensor.ok_or_else(|| cx.fail(Code::ATTRIBUTE, "no attribute gives the value"))
-}
-
-fn infer_constant(cx: &mut InferCx) -> Result<()> {
-    let fact = constant_fact(&value(cx)?);
-    cx.set_fact(0, fact);
-    Ok(())
-}
-
-fn eval_constant(cx: &EvalCx) -> Result<Vec<Datum>> {
-    Ok(vec![value(cx)?.into()])
-}
-
-fn lower_constant(cx: &mut LowerCx) -> Result<()> {
-    let tensor = value(cx)?;
-    let constant = cx.constant_arg(tensor);
-    cx.alias(0, &constant)
-}
 
 /// ONNX: "`value`: The value of the output elements. Should be a one-element tensor. If not specified, it defaults to 0 and float32".
 fn fill(cx: &impl ReadAttributes) -> Result<Scalar> {
