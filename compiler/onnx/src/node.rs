@@ -96,7 +96,7 @@ impl Importer<'_> {
         }
         let resolved = resolve(proto, env);
         let split = self.attributes(&resolved, schema)?;
-        if let Some(schema) = schema {
+        if let Some(schema) = schema.filter(|_| !self.internal) {
             check_counts(&name, schema, &inputs, proto.output.len())?;
             self.check_types(&name, schema, &inputs)?;
         }

@@ -45,11 +45,11 @@ fn child(kind: Kind, field: u64) -> Kind {
         (Model, 7) => Graph,
         (Model, 8 | 14) | (Function, 9) => Leaf,
         (Model, 25) => Function,
-        (Function, 4 | 5 | 6) | (Node, 1 | 2 | 3 | 4) | (Attribute, 9) | (Tensor, 6) => Text,
+        (Function, 4..=6) | (Node, 1..=4) | (Attribute, 9) | (Tensor, 6) => Text,
         (Function, 7) | (Graph, 1) => Node,
         (Function, 11) | (Node, 5) => Attribute,
         (Graph, 5) | (Attribute, 5 | 10) | (Sparse, 1 | 2) | (Data, 3) => Tensor,
-        (Graph, 11 | 12 | 13) => Type,
+        (Graph, 11..=13) => Type,
         (Graph, 15) | (Attribute, 22 | 23) => Sparse,
         (Attribute, 6 | 11) => Graph,
         (Attribute, 14 | 15) => Type,
@@ -57,7 +57,7 @@ fn child(kind: Kind, field: u64) -> Kind {
         (Attribute, 8) | (Tensor, 1 | 5 | 7 | 11) | (Sparse, 3) => Numbers(1),
         (Tensor, 10) => Numbers(8),
         (Tensor, 13) => Leaf,
-        (Data, 5 | 6 | 7) => Data,
+        (Data, 5..=7) => Data,
         _ => Skip,
     }
 }

@@ -177,7 +177,7 @@ fn value(c: &mut Cursor, out: &mut AttributeProto, depth: usize) -> Result<()> {
                 out.floats = numbers.into_iter().map(|n| float(n) as f32).collect();
                 return set_kind(c, out, kind::FLOATS);
             }
-            out.ints = numbers.into_iter().map(|n| float_or_int(n)).collect();
+            out.ints = numbers.into_iter().map(float_or_int).collect();
             // An empty list may be of any kind that was said.
             let listed = if out.ints.is_empty() && out.kind != 0 { out.kind } else { kind::INTS };
             set_kind(c, out, listed)
