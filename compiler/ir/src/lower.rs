@@ -57,6 +57,10 @@ impl KernelBuilder {
             slots: Vec::new(),
         }
     }
+    /// The kernel alone, for whoever runs it without a program.
+    pub fn finish(self) -> Kernel {
+        self.kernel
+    }
     fn argument(&mut self, arg: &Arg, role: Role) -> Buf {
         self.slots.push(arg.slot);
         self.buffer(arg.dtype, arg.dims.clone(), role)

@@ -5,6 +5,7 @@ mod binary;
 mod clip;
 mod cumulative;
 mod det;
+mod einsum;
 pub mod gemm;
 mod is_inf;
 pub mod matmul;
@@ -24,6 +25,7 @@ pub static OPS: &[&OpDef] = &[
     &clip::RELU,
     &cumulative::CUM_PROD,
     &cumulative::CUM_SUM,
+    &einsum::EINSUM,
     &gemm::GEMM,
     &det::DET,
     &is_inf::IS_INF,

@@ -7,10 +7,12 @@ mod conv_transpose;
 mod dropout;
 mod group_norm;
 pub mod layer_norm;
+mod losses;
 mod lp_norm;
 mod lrn;
 mod pool;
 pub mod recurrent;
+mod rotary;
 pub mod rows;
 mod softmax;
 pub mod window;
@@ -32,6 +34,8 @@ pub static OPS: &[&OpDef] = &[
     &layer_norm::SIMPLIFIED_MICROSOFT,
     &layer_norm::SKIP,
     &layer_norm::SKIP_SIMPLIFIED,
+    &losses::NLL_LOSS,
+    &losses::SCE_LOSS,
     &lp_norm::LP_NORMALIZATION,
     &lrn::LRN,
     &pool::AVERAGE_POOL,
@@ -43,6 +47,7 @@ pub static OPS: &[&OpDef] = &[
     &recurrent::GRU,
     &recurrent::LSTM,
     &recurrent::RNN,
+    &rotary::ROTARY_EMBEDDING,
     &softmax::HARDMAX,
     &softmax::LOG_SOFTMAX,
     &softmax::SOFTMAX,

@@ -11,7 +11,7 @@ use oaaxc_ir::expr::Expr;
 use oaaxc_ir::graph::Attribute;
 use oaaxc_ir::infer::InferCx;
 use oaaxc_ir::kernel::{BinaryOp, Body, Fold, FoldKind, Index, Loop, Store, UnaryOp, V};
-use oaaxc_ir::lower::LowerCx;
+use oaaxc_ir::lower::{Arg, LowerCx};
 use oaaxc_ir::op::{Lower, OpDef};
 use oaaxc_ir::tensor::Tensor;
 use oaaxc_ir::upgrade::UpgradeCx;
@@ -89,11 +89,16 @@ fn eval(cx: &EvalCx) -> Result<Vec<Datum>> {
 fn lower(cx: &mut LowerCx) -> Result<()> {
     let (x, y) = (cx.arg(0)?, cx.result(0)?);
     let range = normalised(cx, x.dims.len())?;
+    launch(cx, &x, &y, range, cx.node.op.name)
+}
+
+/// Launches the function with this name (one of this file's operators) over the dims `range` of `x`.
+pub fn launch(cx: &mut LowerCx, x: &Arg, y: &Arg, range: std::ops::Range<usize>, name: &str) -> Result<()> {
     let reduced: Vec<bool> = (0..x.dims.len()).map(|d| range.contains(&d)).collect();
     let stat = compute_type(x.dtype);
     let (outer, inner) = rows::split(&x.dims, &reduced);
     let mut rows = Rows::new(cx.kernel(), &outer, &inner, stat);
-    let (xb, yb) = (rows.k.read(&x), rows.k.write(&y));
+    let (xb, yb) = (rows.k.read(x), rows.k.write(y));
     let row = rows.outer.clone();
     let index = |axes: &[Expr]| -> Vec<Index> {
         let (before, after) = row.split_at(range.start);
@@ -103,7 +108,7 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
         let v = b.load(&xb, index(axes));
         b.cast(stat, v)
     };
-    if cx.node.op.name == "Hardmax" {
+    if name == "Hardmax" {
         return hardmax(cx, rows, &inner, load, |b, axes, v| {
             let v = b.cast(y.dtype, v);
             Store::at(&yb, index(axes), v)
@@ -114,7 +119,7 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
         let (v, m) = (load(b, axes), b.load(&largest, vec![]));
         b.binary(BinaryOp::Sub, v, m)
     };
-    let logarithm = cx.node.op.name == "LogSoftmax";
+    let logarithm = name == "LogSoftmax";
     let sum = rows.statistic(
         FoldKind::Sum,
         |b, axes| {
