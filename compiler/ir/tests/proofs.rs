@@ -303,10 +303,15 @@ fn a_grid_that_the_model_computes_is_sampled() {
     }
     l.stores.push(Store { bounds: Bounds::Inside, ..store(&y, vec![p], sum) });
     k.push(l);
-    let (x, grid) = (ramp(&[4, 5]), Tensor::from_f64s(DType::F32, vec![6, 2], [0.0, 0.0, 1.5, 2.25, -0.5, 1.0, 3.0, 4.0, 3.5, 4.5, 9.0, 9.0]));
+    let (x, grid) = (
+        ramp(&[4, 5]),
+        Tensor::from_f64s(DType::F32, vec![6, 2], [0.0, 0.0, 1.5, 2.25, -0.5, 1.0, 3.0, 4.0, 3.5, 4.5, 9.0, 9.0]),
+    );
     let expected = (0..6).map(|p| {
         let (r, c) = (grid.f64_at(p * 2), grid.f64_at(p * 2 + 1));
-        let at = |i: f64, j: f64| if (0.0..4.0).contains(&i) && (0.0..5.0).contains(&j) { x.f64_at(i as usize * 5 + j as usize) } else { 0.0 };
+        let at = |i: f64, j: f64| {
+            if (0.0..4.0).contains(&i) && (0.0..5.0).contains(&j) { x.f64_at(i as usize * 5 + j as usize) } else { 0.0 }
+        };
         let (i, j) = (r.floor(), c.floor());
         let row = |i: f64| at(i, j) * (1.0 - (c - j)) + at(i, j + 1.0) * (c - j);
         row(i) * (1.0 - (r - i)) + row(i + 1.0) * (r - i)
