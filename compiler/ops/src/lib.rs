@@ -11,6 +11,7 @@ mod formula;
 #[rustfmt::skip]
 pub mod functions;
 pub mod math;
+pub mod ml;
 pub mod nn;
 pub mod quantization;
 pub mod sampling;
@@ -30,6 +31,7 @@ static GROUPS: &[&[&OpDef]] = &[
     math::BINARY,
     math::REDUCE,
     math::UNARY,
+    ml::OPS,
     nn::OPS,
     quantization::OPS,
     sampling::OPS,
