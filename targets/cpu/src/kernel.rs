@@ -14,7 +14,7 @@ use oaaxc_emit::text::Writer;
 use oaaxc_ir::kernel::{Item, Kernel, LoopAxis, Op, Role, Step};
 use oaaxc_ir::{DType, Expr};
 
-use crate::{compact, contract, loops, partition, schedule, sort};
+use crate::{compact, contract, integer, loops, partition, schedule, sort};
 
 /// How to emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub(crate) struct Generator<'k> {
     /// Bytes of scratch behind the locals that steps share.
     pub shared_scratch: Expr,
     /// Functions besides the kernel's own.
-    pub routines: Vec<&'static str>,
+    pub routines: Vec<String>,
     /// Lanes of f32 in a vector register.
     pub lanes: u32,
     /// Whether no schedule of its own was used.
@@ -86,6 +86,13 @@ impl Generator<'_> {
             self.shared_scratch = planned.scratch;
             self.generic = false;
             return Ok(planned.groups);
+        }
+        if !self.em.strict
+            && let Some(plan) = integer::plan::plan(&mut self.resolver, kernel, self.lanes)
+        {
+            self.em.scope.ranges = self.resolver.ranges.clone();
+            self.generic = false;
+            return Ok(integer::contract(self, &plan));
         }
         if let Some(step) = schedule::single_loop(kernel) {
             let nest = Nest::of(&mut self.resolver, &kernel.parallel, &step);
@@ -207,7 +214,7 @@ impl Generator<'_> {
         write!(text, "  func.func private @{symbol}_work({}) -> i32 {{\n{work}  }}\n", names.join(", "))
             .expect("strings take text");
         for routine in self.routines {
-            text.push_str(routine);
+            text.push_str(&routine);
         }
         text.push_str("}\n");
         Emitted { text, groups, scratch, generic: self.generic }
@@ -219,7 +226,7 @@ fn items(
     em: &mut Emitter,
     resolver: &mut Resolver,
     shared: &mut Expr,
-    routines: &mut Vec<&'static str>,
+    routines: &mut Vec<String>,
     list: &[Item],
 ) -> Result<(), String> {
     for item in list {
@@ -236,8 +243,8 @@ fn items(
                     return Err("a sorted axis has a size that changes inside the kernel".into());
                 }
                 *shared = shared.maximum(&sort::scratch(s));
-                if !routines.contains(&sort::ROUTINE) {
-                    routines.push(sort::ROUTINE);
+                if !routines.iter().any(|r| r == sort::ROUTINE) {
+                    routines.push(sort::ROUTINE.to_string());
                 }
                 sort::sort(em, resolver, s, "%shared");
             }

@@ -6,6 +6,7 @@
 mod compact;
 mod contract;
 mod folds;
+mod integer;
 mod kernel;
 mod loops;
 mod partition;

@@ -219,6 +219,42 @@ fn depthwise_convolutions() {
     }
 }
 
+/// The same product in bytes, zero points read from buffers: one for `a`, one per column for `b`.
+fn integer_matmul(dims: [Expr; 4], dtypes: [DType; 2], packed: bool) -> Kernel {
+    let n = dims[2].clone();
+    let mut k = matmul(dims, packed, false, false);
+    for (buffer, dtype) in k.buffers.iter_mut().zip([dtypes[0], dtypes[1], DType::I32, DType::I32]) {
+        buffer.dtype = dtype;
+    }
+    k.buffers.push(buffer(dtypes[0], vec![], Role::In));
+    k.buffers.push(buffer(dtypes[1], vec![n], Role::In));
+    let [Item::Step(Step::Contract(c))] = &mut k.body[..] else { unreachable!("made above") };
+    c.acc = DType::I32;
+    c.a.zero = Some((BufferId(4), vec![]));
+    c.b.zero = Some((BufferId(5), vec![i(2)]));
+    let (body, value) = post(DType::I32, i(2));
+    c.post = body;
+    c.stores[0].value = value;
+    k
+}
+
+#[test]
+fn integer_products_are_exact() {
+    for d in [[1, 13, 48, 8], [2, 5, 33, 65], [1, 300, 200, 31], [1, 1, 40, 16]] {
+        for (dtypes, packed) in [([DType::U8, DType::I8], true), ([DType::U8, DType::U8], false), ([DType::I8, DType::I8], false)]
+        {
+            let k = integer_matmul(numbers(d), dtypes, packed);
+            let mut random = Random(17);
+            check(&k, &[], &memory(&k, &[], |_, dtype| random.element(dtype)), 0.0);
+        }
+    }
+    let k = integer_matmul([s(0), s(1), s(2), s(3)], [DType::U8, DType::I8], false);
+    for d in [[2, 7, 19, 11], [1, 0, 16, 64], [1, 9, 50, 0]] {
+        let mut random = Random(18);
+        check(&k, &d, &memory(&k, &d, |_, dtype| random.element(dtype)), 0.0);
+    }
+}
+
 #[test]
 fn integer_convolutions_are_exact() {
     for c in [

@@ -92,7 +92,7 @@ impl Nest {
         }
     }
     /// Merges neighbours `(i, j)` wherever every expression uses them as `i·J + j`.
-    fn merge(&mut self, axes: &mut Vec<LoopAxis>) {
+    pub fn merge(&mut self, axes: &mut Vec<LoopAxis>) {
         let mut at = axes.len();
         while at >= 2 {
             at -= 1;
