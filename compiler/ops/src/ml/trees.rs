@@ -95,12 +95,14 @@ fn eval(cx: &EvalCx) -> Result<Vec<Datum>> {
     let values = x.to_f64s();
     let (mut all, mut chosen) = (Vec::new(), Vec::new());
     for row in 0..x.dims[0] {
-        let mut scores: Vec<f64> = f.base.iter().map(|b| f64::from(*b)).collect();
+        // Scores are floats and summed as such: a threshold may lie exactly on a sum.
+        let mut sums = f.base.clone();
         for &root in &f.roots {
             let leaf = f.leaf(root, &values[row * features..(row + 1) * features]);
-            let share = if form.average { f.roots.len() as f64 } else { 1.0 };
-            (0..outputs).for_each(|o| scores[o] += f64::from(f.weights[leaf * outputs + o]) / share);
+            let share = if form.average { f.roots.len() as f32 } else { 1.0 };
+            (0..outputs).for_each(|o| sums[o] += f.weights[leaf * outputs + o] / share);
         }
+        let mut scores: Vec<f64> = sums.iter().map(|s| f64::from(*s)).collect();
         let mut best = (0..outputs).fold(0, |b, o| if scores[o] > scores[b] { o } else { b });
         if let Some(probability) = form.shared {
             let s: f64 = scores.iter().sum();
