@@ -20,6 +20,7 @@ pub mod schema;
 pub mod schema_types;
 mod sizes;
 pub mod tensor;
+pub mod text;
 
 use oaaxc_ir::op::OpDef;
 
@@ -29,6 +30,7 @@ static GROUPS: &[&[&OpDef]] = &[
     control::OPS,
     math::OPS,
     math::BINARY,
+    math::RANDOM,
     math::REDUCE,
     math::UNARY,
     ml::OPS,
@@ -36,6 +38,7 @@ static GROUPS: &[&[&OpDef]] = &[
     quantization::OPS,
     sampling::OPS,
     tensor::OPS,
+    text::OPS,
 ];
 
 /// Every operator, in the order of the groups.

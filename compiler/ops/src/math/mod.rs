@@ -11,6 +11,7 @@ mod is_inf;
 pub mod matmul;
 mod power;
 mod prelu;
+mod random;
 pub mod reduce;
 mod unary;
 mod variadic;
@@ -40,5 +41,6 @@ pub static OPS: &[&OpDef] = &[
 
 /// The families of this group, each a table in one file.
 pub use binary::OPS as BINARY;
+pub use random::OPS as RANDOM;
 pub use reduce::OPS as REDUCE;
 pub use unary::OPS as UNARY;

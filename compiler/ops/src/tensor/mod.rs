@@ -26,6 +26,8 @@ mod transpose;
 mod triangle;
 mod unique;
 
+pub use cast::named_type;
+pub use gather::{checked_index, wrapped};
 pub use select_where::count_true;
 
 use oaaxc_ir::op::OpDef;
