@@ -217,6 +217,18 @@ impl LowerCx<'_> {
         let slot = self.lowering.define_slot(self.graph, value, SlotKind::View);
         Ok(Some(self.lowering.as_arg(slot)))
     }
+    /// The elements of a sequence operand; its length must be known when the model is built.
+    pub fn sequence(&self, index: usize) -> Result<Vec<Arg>> {
+        let found = self.lowering.sequences.get(&self.input_value(index)?).cloned();
+        let message = "sequences whose length is known only at run time are evaluated, not compiled yet";
+        found.ok_or_else(|| self.fail(Code::UNSUPPORTED, message))
+    }
+    /// Result `index` is a sequence of these.
+    pub fn set_sequence(&mut self, index: usize, elements: Vec<Arg>) {
+        if let Some(value) = self.node.outputs.get(index).copied().flatten() {
+            self.lowering.sequences.insert(value, elements);
+        }
+    }
     /// A slot as a kernel argument.
     pub fn arg_of(&self, slot: SlotId) -> Arg {
         self.lowering.as_arg(slot)
@@ -274,6 +286,9 @@ impl LowerCx<'_> {
             return Err(first);
         }
         let outputs = self.graph.blocks[block].outputs.clone();
+        if outputs.iter().any(|v| self.lowering.sequences.contains_key(v)) {
+            return Err(self.fail(Code::UNSUPPORTED, "a body that gives a sequence is not compiled yet"));
+        }
         Ok(outputs.into_iter().map(|v| self.lowering.slot(self.graph, v)).collect())
     }
     /// `symbol = value` at this point of the program; `size` must be a bare symbol (a fresh one of inference).
@@ -387,6 +402,8 @@ struct Lowering {
     /// Values with known elements that were written out on the current path.
     written: Vec<ValueId>,
     out: Vec<Instr>,
+    /// The elements of sequences whose lengths are known when the model is built.
+    sequences: std::collections::BTreeMap<ValueId, Vec<Arg>>,
 }
 
 /// Lowers a whole graph. Every node that cannot be lowered is reported.
@@ -399,7 +416,8 @@ pub fn lower(graph: &Graph) -> std::result::Result<Program, Diagnostics> {
         outputs: Vec::new(),
         body: Vec::new(),
     };
-    let mut lowering = Lowering { program, slots: SideTable::new(None), written: Vec::new(), out: Vec::new() };
+    let mut lowering =
+        Lowering { program, slots: SideTable::new(None), written: Vec::new(), out: Vec::new(), sequences: Default::default() };
     let mut errors = Diagnostics::new();
     for &input in &graph.root().inputs {
         let slot = lowering.define_slot(graph, input, SlotKind::Input);
@@ -464,7 +482,10 @@ impl Lowering {
         let mut captures = Vec::new();
         graph.captures(id, &mut captures);
         graph.nodes[id].inputs.iter().flatten().chain(&captures).all(|v| {
-            self.slots[*v].is_some() || matches!(graph.values[*v].def, Def::Constant(_)) || graph.values[*v].fact.known.is_some()
+            self.slots[*v].is_some()
+                || self.sequences.contains_key(v)
+                || matches!(graph.values[*v].def, Def::Constant(_))
+                || graph.values[*v].fact.known.is_some()
         })
     }
     fn lower_node(&mut self, graph: &Graph, id: NodeId) -> Result<()> {
@@ -485,7 +506,8 @@ impl Lowering {
             Lower::Refused(why) => return Err(cx.fail(Code::UNSUPPORTED, *why)),
         }
         for value in node.outputs.iter().flatten() {
-            if self.slots[*value].is_none() && graph.values[*value].fact.known.is_none() {
+            let is_held = self.slots[*value].is_some() || self.sequences.contains_key(value);
+            if !is_held && graph.values[*value].fact.known.is_none() {
                 let name = &graph.values[*value].name;
                 return Err(crate::attributes::fail(
                     node,
@@ -502,6 +524,10 @@ impl Lowering {
     }
     /// Every model output gets a slot of its own that the caller sees.
     fn finish_output(&mut self, graph: &Graph, value: ValueId) -> Result<()> {
+        if self.sequences.contains_key(&value) {
+            let message = format!("the output \"{}\" is a sequence, which is not compiled yet", graph.values[value].name);
+            return Err(Diagnostic::error(Code::UNSUPPORTED, message));
+        }
         let slot = self.slot(graph, value);
         if matches!(self.program.slots[slot].kind, SlotKind::Temp) {
             self.program.slots[slot].kind = SlotKind::Output;

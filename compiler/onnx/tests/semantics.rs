@@ -325,3 +325,23 @@ fn an_if_that_is_decided_before_the_run_leaves_only_its_branch() {
     assert!(graph.listed_nodes().iter().all(|n| graph.nodes[*n].blocks.is_empty()));
     assert_eq!(graph.values[graph.root().outputs[0]].name, "y");
 }
+
+#[test]
+fn sequences_of_known_length_are_lists_of_tensors() {
+    let text = "<ir_version: 8, opset_import: [\"\": 17]> g (float[4,N] x) => (float[M] y, float[2,N] z, int64 n) {
+            two = Constant <value_int = 2> ()
+            last = Constant <value_int = -1> ()
+            parts = SplitToSequence <axis = 0, keepdims = 0> (x)
+            one = SequenceAt (parts, last)
+            fewer = SequenceErase (parts, two)
+            more = SequenceInsert (fewer, one)
+            y = ConcatFromSequence <axis = 0> (more)
+            pair = SequenceConstruct (one, one)
+            z = ConcatFromSequence <axis = 0, new_axis = 1> (pair)
+            n = SequenceLength (more)
+        }";
+    let out = run(text, &[Tensor::from_f32s(vec![4, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])]);
+    assert_eq!(out[0].to_f64s(), [1.0, 2.0, 3.0, 4.0, 7.0, 8.0, 7.0, 8.0]);
+    assert_eq!(out[1].to_f64s(), [7.0, 8.0, 7.0, 8.0]);
+    assert_eq!(out[2].i64_at(0), 4);
+}

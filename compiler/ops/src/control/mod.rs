@@ -9,6 +9,7 @@ mod repeat;
 mod scan;
 mod scan_output;
 mod sequence;
+mod sequence_lowering;
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::graph::Attributes;

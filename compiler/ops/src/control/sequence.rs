@@ -1,13 +1,15 @@
 //! Sequences of tensors: made, read, changed, joined, split, mapped. Elements may differ in shape, so
 //! the sizes in an element's type are names only; whoever takes an element out gets sizes of its own.
 //!
-//! Positions may be negative and count from the end. For now only eval computes them.
+//! Positions may be negative and count from the end. Where lengths and positions are known when the
+//! model is built, a sequence is a list of tensors and costs nothing; others are only evaluated.
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::eval::EvalCx;
 use oaaxc_ir::expr::Expr;
 use oaaxc_ir::graph::Attribute;
 use oaaxc_ir::infer::InferCx;
+use oaaxc_ir::lower::LowerCx;
 use oaaxc_ir::op::{Lower, OpDef, no_upgrade};
 use oaaxc_ir::tensor::{Tensor, position};
 use oaaxc_ir::types::Fact;
@@ -16,35 +18,36 @@ use oaaxc_ir::{DType, Datum, Node, ReadAttributes, ReadOperands, Scalar, TensorT
 
 use super::Bodies;
 use super::scan_output::stack;
+use super::sequence_lowering as lowering;
 use crate::tensor::concat::joined;
 
 type Result<T> = std::result::Result<T, Diagnostic>;
 type Infer = fn(&mut InferCx) -> Result<()>;
 type Eval = fn(&EvalCx) -> Result<Vec<Datum>>;
+type LowerFn = fn(&mut LowerCx) -> Result<()>;
 
-const fn operator(name: &'static str, infer: Infer, eval: Eval) -> OpDef {
-    let lower = Lower::Refused("sequences are evaluated, not compiled yet");
-    OpDef { name, domain: "", upgrade: no_upgrade, infer, eval, lower }
+const fn operator(name: &'static str, infer: Infer, eval: Eval, lower: LowerFn) -> OpDef {
+    OpDef { name, domain: "", upgrade: no_upgrade, infer, eval, lower: Lower::Host(lower) }
 }
 
 /// A sequence of the operands.
-pub static CONSTRUCT: OpDef = operator("SequenceConstruct", infer_construct, eval_construct);
+pub static CONSTRUCT: OpDef = operator("SequenceConstruct", infer_construct, eval_construct, lowering::construct);
 /// A sequence without elements.
-pub static EMPTY: OpDef = operator("SequenceEmpty", infer_empty, |_| Ok(vec![Datum::Sequence(Vec::new())]));
+pub static EMPTY: OpDef = operator("SequenceEmpty", infer_empty, |_| Ok(vec![Datum::Sequence(Vec::new())]), lowering::empty);
 /// An element.
-pub static AT: OpDef = operator("SequenceAt", infer_at, eval_at);
+pub static AT: OpDef = operator("SequenceAt", infer_at, eval_at, lowering::at);
 /// The sequence with one more element.
-pub static INSERT: OpDef = operator("SequenceInsert", infer_insert, eval_insert);
+pub static INSERT: OpDef = operator("SequenceInsert", infer_insert, eval_insert, lowering::insert);
 /// The sequence without one of its elements, the last one if not said.
-pub static ERASE: OpDef = operator("SequenceErase", infer_erase, eval_erase);
+pub static ERASE: OpDef = operator("SequenceErase", infer_erase, eval_erase, lowering::erase);
 /// The number of elements.
-pub static LENGTH: OpDef = operator("SequenceLength", infer_length, eval_length);
+pub static LENGTH: OpDef = operator("SequenceLength", infer_length, eval_length, lowering::length);
 /// The elements joined along an axis, or stacked along a new one.
-pub static JOIN: OpDef = operator("ConcatFromSequence", infer_join, eval_join);
+pub static JOIN: OpDef = operator("ConcatFromSequence", infer_join, eval_join, lowering::join);
 /// A tensor split along an axis.
-pub static SPLIT: OpDef = operator("SplitToSequence", infer_split, eval_split);
+pub static SPLIT: OpDef = operator("SplitToSequence", infer_split, eval_split, lowering::split);
 /// A body applied to each element.
-pub static MAP: OpDef = operator("SequenceMap", infer_map, eval_map);
+pub static MAP: OpDef = operator("SequenceMap", infer_map, eval_map, lowering::refuse);
 /// The body of `MAP`: an element of each sequence, other operands whole.
 pub static MAP_BODIES: Bodies = Bodies { attributes: &["body"], inputs: map_inputs, decided: |_| None, carried: no_carried };
 

@@ -6,7 +6,7 @@ use oaaxc_ir::eval::EvalCx;
 use oaaxc_ir::expr::Expr;
 use oaaxc_ir::infer::InferCx;
 use oaaxc_ir::kernel::{Index, Loop, Store};
-use oaaxc_ir::lower::LowerCx;
+use oaaxc_ir::lower::{Arg, LowerCx};
 use oaaxc_ir::op::{Lower, OpDef};
 use oaaxc_ir::tensor::{Coordinates, Tensor, position};
 use oaaxc_ir::upgrade::UpgradeCx;
@@ -99,10 +99,15 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
     let args = (0..cx.input_count()).map(|i| cx.arg(i)).collect::<Result<Vec<_>>>()?;
     let y = cx.result(0)?;
     let axis = axis(cx, y.dims.len())?;
+    lower_joined(cx, &args, &y, axis)
+}
+
+/// Writes tensors one after the other along an axis.
+pub fn lower_joined(cx: &mut LowerCx, args: &[Arg], y: &Arg, axis: usize) -> Result<()> {
     let mut k = cx.kernel();
     let mut offset = Expr::constant(0);
     let buffers: Vec<_> = args.iter().map(|a| k.read(a)).collect();
-    let yb = k.write(&y);
+    let yb = k.write(y);
     for (arg, x) in args.iter().zip(&buffers) {
         if arg.dims[axis].is(0) {
             continue;
