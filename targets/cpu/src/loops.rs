@@ -4,12 +4,13 @@
 //! of accumulators lies on the stack and the parallel axis is the innermost loop. The order in which each
 //! point's values are joined stays the interpreter's either way.
 
+use oaaxc_emit::access::Code;
 use oaaxc_emit::body::Emitter;
 use oaaxc_emit::cast::{Value, carried, value};
 use oaaxc_emit::nest::Nest;
 use oaaxc_emit::text::OpenLoop;
 use oaaxc_ir::DType;
-use oaaxc_ir::kernel::LoopAxis;
+use oaaxc_ir::kernel::{Bounds, LoopAxis};
 
 use crate::folds::{self, Key};
 
@@ -59,13 +60,65 @@ pub fn inner(em: &mut Emitter, nest: &Nest, low: &str, high: &str) {
     em.w.close(l);
 }
 
-/// Whether a block of accumulators is better than one.
+/// Whether a block of accumulators is better than one: the parallel axis walks memory, and the reduce axis
+/// does not, or is a small window that is over before a vector would be full.
 fn is_turned(nest: &Nest) -> bool {
     let (Some(last), Some(reduce)) = (nest.parallel.last(), nest.reduce.last()) else { return false };
     let wide = last.extent.as_const().is_none_or(|n| n >= 4);
     let own_extent = !nest.reduce.iter().any(|r| r.extent.uses_axis(last.axis));
     let no_keys = !nest.folds.iter().any(folds::is_arg);
-    wide && own_extent && no_keys && nest.walks_by_one(last.axis) && !nest.walks_by_one(reduce.axis)
+    let walks = nest.walks_by_one(last.axis) && !nest.walks_by_one(reduce.axis);
+    wide && own_extent && no_keys && (walks || is_window(nest, last.axis))
+}
+
+/// Whether few points are folded and the parallel axis advances every load by 0, 1 or 2 elements.
+fn is_window(nest: &Nest, axis: oaaxc_ir::AxisId) -> bool {
+    let points = nest.reduce.iter().try_fold(1i64, |p, r| Some(p.saturating_mul(r.extent.as_const()?)));
+    let stride = |a: &oaaxc_emit::access::Access| a.offset.axis_stride(axis).and_then(|s| s.as_const());
+    points.is_some_and(|p| p <= 128)
+        && nest.body.accesses.iter().flatten().all(|a| stride(a).is_some_and(|s| (0..=2).contains(&s)))
+        && nest.body.accesses.iter().flatten().any(|a| stride(a) != Some(0))
+}
+
+/// Where in `low..high` of an axis no padded load of the code leaves its buffer, and the code without those
+/// checks. `None` where there is nothing to check, or a check is not affine in the axis.
+fn inside(em: &mut Emitter, code: &Code, axis: oaaxc_ir::AxisId, low: &str, high: &str) -> Option<(String, String, Code)> {
+    let padded = |a: &&mut oaaxc_emit::access::Access| a.bounds == Bounds::Otherwise && !a.checks.is_empty();
+    let mut trimmed = code.clone();
+    let mut checks = Vec::new();
+    for access in trimmed.accesses.iter_mut().flatten().filter(padded) {
+        checks.append(&mut access.checks);
+    }
+    let strides: Vec<i64> =
+        checks.iter().map(|c| c.index.axis_stride(axis)?.as_const().filter(|s| *s >= 0)).collect::<Option<_>>()?;
+    // What depends on a computed index is not known before the loop.
+    if checks.is_empty() || !code.computed.is_empty() || checks.iter().any(|c| c.size.uses_axis(axis)) {
+        return None;
+    }
+    let zero = em.w.int(0);
+    em.scope.bind(axis, &zero);
+    let (mut from, mut to) = (low.to_string(), high.to_string());
+    for (check, stride) in checks.iter().zip(strides) {
+        let (at, size) = (em.expr(&check.index), em.expr(&check.size));
+        if stride == 0 {
+            let holds = em.w.op(format_args!("arith.cmpi ult, {at}, {size} : i64"));
+            to = em.w.op(format_args!("arith.select {holds}, {to}, {low} : i64"));
+            continue;
+        }
+        let (step, more) = (em.w.int(stride), em.w.int(stride - 1));
+        let edge = |em: &mut Emitter, a: &str, b: &str| {
+            let gap = em.w.int_op("subi", a, b);
+            let gap = em.w.int_op("maxsi", &gap, &zero);
+            let gap = em.w.int_op("addi", &gap, &more);
+            em.w.int_op("divui", &gap, &step)
+        };
+        let (first, end) = (edge(em, &zero, &at), edge(em, &size, &at));
+        from = em.w.int_op("maxsi", &from, &first);
+        to = em.w.int_op("minsi", &to, &end);
+    }
+    let from = em.w.int_op("minsi", &from, high);
+    let to = em.w.int_op("maxsi", &to, &from);
+    Some((from, to, trimmed))
 }
 
 /// One point of the parallel axes.
@@ -170,14 +223,26 @@ fn turned(em: &mut Emitter, nest: &Nest, low: &str, high: &str) {
     }
     em.w.close(l);
     let loops = open(em, &nest.reduce);
-    let l = start(em);
-    let values = em.code(&nest.body, &[]);
-    for (i, fold) in nest.folds.iter().enumerate() {
-        let acc = get(em, i, &l.counter);
-        let next = folds::join(em, fold, &acc, &values[fold.value.0 as usize]);
-        set(em, i, &l.counter, &next);
+    let end = em.w.int_op("addi", &blocks.counter, &count);
+    let begin = blocks.counter.clone();
+    let parts = match inside(em, &nest.body, last.axis, &begin, &end) {
+        None => vec![(begin.clone(), end, nest.body.clone())],
+        Some((from, to, trimmed)) => {
+            vec![(begin.clone(), from.clone(), nest.body.clone()), (from, to.clone(), trimmed), (to, end, nest.body.clone())]
+        }
+    };
+    for (from, to, code) in parts {
+        let l = em.w.open(&from, &to, &one);
+        em.scope.bind(last.axis, &l.counter);
+        let values = em.code(&code, &[]);
+        let at = em.w.int_op("subi", &l.counter, &begin);
+        for (i, fold) in nest.folds.iter().enumerate() {
+            let acc = get(em, i, &at);
+            let next = folds::join(em, fold, &acc, &values[fold.value.0 as usize]);
+            set(em, i, &at, &next);
+        }
+        em.w.close(l);
     }
-    em.w.close(l);
     close(em, loops);
     let l = start(em);
     let params: Vec<Value> = (0..nest.folds.len()).map(|i| get(em, i, &l.counter)).collect();

@@ -20,6 +20,8 @@ pub enum Side {
     Rows,
     /// The last M axes are: a convolution over NCHW.
     Pixels,
+    /// As `Pixels`, with one output channel for each outer point.
+    Depthwise,
 }
 
 /// An analysed contraction of floats.
@@ -89,8 +91,9 @@ pub fn analyse(kernel: &Kernel) -> Option<Form> {
     if faults || !post.computed.is_empty() || !puts.iter().all(certain) {
         return None;
     }
-    // A panel of sixteen for a handful of columns is mostly padding.
-    if n.extent.as_const().is_some_and(|n| n < 4) {
+    // A panel of sixteen for a handful of columns is mostly padding; one column has a way of its own.
+    let one_column = n.extent.is(1);
+    if n.extent.as_const().is_some_and(|n| n < 4) && !one_column {
         return None;
     }
     let a_buffer = kernel.buffer(c.a.buffer);
@@ -102,7 +105,11 @@ pub fn analyse(kernel: &Kernel) -> Option<Form> {
     let index: Vec<Expr> =
         c.a.index.iter().map(|e| e.replace_axes(&|a| if unit(a) { 0.into() } else { Expr::axis(a) })).collect();
     let a = a_buffer.layout.offset(&a_buffer.dims, &index);
-    let side = side(kernel, c, n)?;
+    let side = match side(kernel, c, n)? {
+        Side::Pixels if one_column => Side::Depthwise,
+        Side::Rows if one_column => return None,
+        side => side,
+    };
     let mut form = Form {
         a_buffer: c.a.buffer,
         b_buffer: c.b.buffer,
@@ -128,6 +135,7 @@ pub fn analyse(kernel: &Kernel) -> Option<Form> {
     match side {
         Side::Rows => Some(rows(form)?),
         Side::Pixels => pixels(form),
+        Side::Depthwise => depthwise(form),
     }
 }
 
@@ -239,6 +247,23 @@ fn pixels(mut form: Form) -> Option<Form> {
     form.pixel = form.m.pop();
     form.m = spatial;
     Some(form)
+}
+
+/// Most points of a depthwise window: its taps are written out.
+const MAX_TAPS: i64 = 49;
+
+/// A depthwise convolution: few taps, each a row that is walked by one or two elements.
+fn depthwise(form: Form) -> Option<Form> {
+    let Weights::Plain { .. } = form.b else { return None };
+    let taps = form.k.iter().try_fold(1i64, |p, k| Some(p.saturating_mul(k.extent.as_const()?)))?;
+    let last = form.m.last()?.axis;
+    let step = form.a.axis_stride(last)?.as_const()?;
+    let across: Vec<_> = form.a_guards.iter().filter(|(index, _)| index.uses_axis(last)).collect();
+    let walks = across.iter().all(|(index, _)| index.axis_stride(last).is_some_and(|s| s.is(step)));
+    if taps > MAX_TAPS || !(1..=2).contains(&step) || across.len() > 1 || !walks || across.is_empty() && step != 1 {
+        return None;
+    }
+    pixels(form)
 }
 
 impl Form {

@@ -1,10 +1,11 @@
 //! Contractions of floats by packed, register-tiled micro-kernels.
 //!
 //! [`form`] says what a contraction looks like, [`rows`] computes matrix products, [`pixels`]
-//! convolutions over NCHW, [`micro`] is the register tile of both. What none of them takes is left to
+//! convolutions over NCHW, [`depthwise`] those with one channel each, [`micro`] is the register tile of both. What none of them takes is left to
 //! the generic path. All are after Goto and van de Geijn, "Anatomy of High-Performance Matrix
 //! Multiplication" (2008), with the packing of weights moved to build time.
 
+mod depthwise;
 pub mod form;
 pub mod micro;
 mod pixels;
@@ -33,9 +34,14 @@ pub struct Planned {
 pub fn plan(kernel: &Kernel, lanes: i64) -> Option<Planned> {
     let form = form::analyse(kernel)?;
     let machine = Machine::of(lanes);
+    // Without masked loads the generic path, which has no masks in the middle of a row, is faster.
+    if form.side == Side::Depthwise && machine.lanes < 8 {
+        return None;
+    }
     let (groups, scratch) = match form.side {
         Side::Rows => (rows::groups(&form), rows::scratch(&form, &machine)),
         Side::Pixels => (pixels::groups(&form, &machine), pixels::scratch(&form, &machine)),
+        Side::Depthwise => (depthwise::groups(&form), depthwise::scratch(&form, &machine)),
     };
     Some(Planned { form, machine, groups, scratch })
 }
@@ -47,6 +53,7 @@ impl Planned {
         match self.form.side {
             Side::Rows => rows::emit(em, &self.form, &group),
             Side::Pixels => pixels::emit(em, &self.form, &group),
+            Side::Depthwise => depthwise::emit(em, &self.form, &group),
         }
     }
 }
@@ -128,7 +135,7 @@ fn points(em: &mut Emitter, form: &Form, place: &Place, columns: &str) {
     let (zero, one) = (em.w.int(0), em.w.int(1));
     let (row_axis, column_axis) = match form.side {
         Side::Rows => (form.m[0].axis, form.n.axis),
-        Side::Pixels => (form.n.axis, form.result_m().axis),
+        Side::Pixels | Side::Depthwise => (form.n.axis, form.result_m().axis),
     };
     let i = em.w.open(&zero, place.rows, &one);
     let row = em.w.int_op("addi", place.row, &i.counter);
