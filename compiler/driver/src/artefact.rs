@@ -60,6 +60,8 @@ fn add_share(package: &mut Package, share: Compiled) {
     let mut file = |path: String, role: Role, data: Data| package.files.push(PackageFile { path, role, data });
     let program = format!("{folder}/program.bin");
     file(program.clone(), Role::Target(id.clone()), share.host.encode().into());
+    let generic = share.code.levels.last().map_or(0, |level| level.kernels.iter().filter(|k| k.generic).count());
+    let extra = [("kernels", share.kernels), ("generic_kernels", generic)];
     let mut objects = Vec::new();
     let mut levels = Vec::new();
     for level in share.code.levels {
@@ -77,6 +79,7 @@ fn add_share(package: &mut Package, share: Compiled) {
         program,
         objects,
         weights: vec![WEIGHTS.into()],
+        extra: extra.into_iter().map(|(name, n)| (name.to_string(), n.into())).collect(),
         ..Variant::default()
     });
 }

@@ -144,6 +144,11 @@ pub fn requests(
     Ok(all)
 }
 
+/// Whether no element is an infinity or no number.
+pub fn is_finite(tensor: &Tensor) -> bool {
+    !tensor.dtype.is_float() || tensor.scalars().all(|s| s.as_f64().is_finite())
+}
+
 /// How far two tensors are apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Difference {

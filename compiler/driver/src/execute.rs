@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use oaax_core::{Model, Options, Output, PortInfo, Session, Value};
 use oaaxc_base::{Code, Diagnostic};
+use oaaxc_container::ValueType;
 use oaaxc_ir::{DType, Datum, Tensor};
 
 use crate::data;
@@ -20,6 +21,8 @@ pub struct Loaded {
     pub inputs: Vec<PortInfo>,
     /// Outputs, in order.
     pub outputs: Vec<PortInfo>,
+    /// The outputs' element types in the model; the runtime sees the bytes of 4- and 2-bit ones.
+    pub types: Vec<DType>,
 }
 
 /// Opens an artefact.
@@ -27,7 +30,30 @@ pub fn open(path: &Path, threads: usize, level: Option<&str>) -> Result<Loaded, 
     let options = Options { threads, cpu_level: level.map(str::to_string), ..Options::default() };
     let model = Model::open(path, &options).map_err(|e| artefact_error(path, &e))?;
     let (inputs, outputs) = oaax_core::ports(model.program());
-    Ok(Loaded { session: Session::new(&model), model, inputs, outputs })
+    let types = outputs.iter().map(element_type).collect::<Result<Vec<_>, _>>()?;
+    let types = narrow_types(path, &outputs, types)?;
+    Ok(Loaded { session: Session::new(&model), model, inputs, outputs, types })
+}
+
+/// Replaces byte types by the 4- or 2-bit types that the manifest declares.
+fn narrow_types(path: &Path, outputs: &[PortInfo], mut types: Vec<DType>) -> Result<Vec<DType>, Diagnostic> {
+    if !types.iter().any(|t| matches!(t, DType::U8 | DType::I8)) {
+        return Ok(types);
+    }
+    let failed = |e| Diagnostic::error(Code::ARTEFACT, format!("{}: {e}", path.display()));
+    let package = oaaxc_container::open(path).map_err(failed)?;
+    for value in &package.manifest().outputs {
+        let mut ty = &value.ty;
+        while let ValueType::Sequence { element } | ValueType::Optional { element } = ty {
+            ty = element;
+        }
+        let ValueType::Tensor { dtype, .. } = ty else { continue };
+        let found = outputs.iter().position(|port| port.name == value.name).zip(DType::from_name(dtype));
+        if let Some((at, declared)) = found.filter(|(_, declared)| declared.onnx_bits() < 8) {
+            types[at] = declared;
+        }
+    }
+    Ok(types)
 }
 
 fn artefact_error(path: &Path, error: &oaax_core::Error) -> Diagnostic {
@@ -63,7 +89,7 @@ impl Request {
 pub fn run(loaded: &Loaded, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic> {
     let request = Request::new(inputs)?;
     let outputs = loaded.session.run_fresh(&request.values()).map_err(|e| run_error(&e))?;
-    outputs.iter().zip(&loaded.outputs).map(|(output, port)| tensor(output, port)).collect()
+    outputs.iter().zip(&loaded.types).map(|(output, dtype)| Ok(tensor(output, *dtype))).collect()
 }
 
 /// Runs once on any data: tensors, sequences and optionals of tensors.
@@ -74,7 +100,8 @@ pub fn run_data(loaded: &Loaded, inputs: &[Datum]) -> Result<Vec<Datum>, Diagnos
     }
     let values: Vec<Value<'_>> = held.iter().map(Held::value).collect();
     let outputs = loaded.session.run_fresh(&values).map_err(|e| run_error(&e))?;
-    outputs.iter().zip(&loaded.outputs).map(|(output, port)| datum(output, port)).collect()
+    let ports = loaded.outputs.iter().zip(&loaded.types);
+    Ok(outputs.iter().zip(ports).map(|(output, (port, dtype))| datum(output, port.kind, *dtype)).collect())
 }
 
 /// A datum in the runtime's form.
@@ -107,17 +134,16 @@ impl Held {
     }
 }
 
-fn datum(output: &Output, port: &PortInfo) -> Result<Datum, Diagnostic> {
+fn datum(output: &Output, kind: u32, dtype: DType) -> Datum {
     let item = |item: &oaax_core::Item| {
         let dims = item.dims.iter().map(|&d| usize::try_from(d).unwrap_or(0)).collect();
-        Ok(Datum::Tensor(Tensor::from_bytes(element_type(port)?, dims, item.data().to_vec())))
+        Datum::Tensor(Tensor::from_bytes(dtype, dims, item.data().to_vec()))
     };
-    let items = |items: &[oaax_core::Item]| items.iter().map(item).collect::<Result<Vec<_>, Diagnostic>>();
-    match (port.kind, &output.items) {
-        (1, found) => Ok(Datum::Sequence(items(found.as_deref().unwrap_or_default())?)),
-        (2, None) => Ok(Datum::Optional(None)),
-        (2, Some(found)) => Ok(Datum::Optional(items(found)?.into_iter().next().map(Box::new))),
-        _ => tensor(output, port).map(Datum::Tensor),
+    match (kind, &output.items) {
+        (1, found) => Datum::Sequence(found.iter().flatten().map(item).collect()),
+        (2, None) => Datum::Optional(None),
+        (2, Some(found)) => Datum::Optional(found.iter().map(item).next().map(Box::new)),
+        _ => Datum::Tensor(tensor(output, dtype)),
     }
 }
 
@@ -146,14 +172,20 @@ pub fn run_seeded(
 ) -> Result<Run, Diagnostic> {
     let all_given = loaded.inputs.iter().all(|port| given.contains_key(&port.name));
     let candidates = if all_given { vec![dims.clone()] } else { data::likely_sizes(&loaded.inputs, dims) };
-    let mut first = None;
+    let (mut first_error, mut not_finite) = (None, None);
     for sizes in candidates {
         let inputs = data::requests(&loaded.inputs, given, &sizes, seed)?;
         match run(loaded, &inputs) {
-            Ok(outputs) => return Ok(Run { inputs, outputs, sizes }),
-            Err(error) => first = first.or(Some(error)),
+            // A picture that is too small leaves nothing to a mean: a size with numbers is the better one.
+            Ok(outputs) if outputs.iter().all(data::is_finite) => return Ok(Run { inputs, outputs, sizes }),
+            Ok(outputs) => not_finite = not_finite.or(Some(Run { inputs, outputs, sizes })),
+            Err(error) => first_error = first_error.or(Some(error)),
         }
     }
+    if let Some(run) = not_finite {
+        return Ok(run);
+    }
+    let first = first_error;
     Err(first.unwrap_or_else(|| Diagnostic::error(Code::REQUEST, "no sizes lie within the declared ranges")))
 }
 
@@ -182,8 +214,7 @@ pub fn runtime_type(dtype: DType) -> Result<oaax_core::abi::DType, Diagnostic> {
 }
 
 /// An output of a run as a tensor.
-pub fn tensor(output: &Output, port: &PortInfo) -> Result<Tensor, Diagnostic> {
-    let dtype = element_type(port)?;
+fn tensor(output: &Output, dtype: DType) -> Tensor {
     let dims: Vec<usize> = output.dims.iter().map(|&d| usize::try_from(d).unwrap_or(0)).collect();
-    Ok(Tensor::from_bytes(dtype, dims, output.data().to_vec()))
+    Tensor::from_bytes(dtype, dims, output.data().to_vec())
 }

@@ -76,7 +76,7 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     let comparisons: Vec<Comparison> =
         pairs.map(|(port, (reference, found))| data::compare(&port.name, reference, found, tolerance)).collect();
     let code = report(&comparisons, "cpu:strict", console)?;
-    if arguments.bisect {
+    if arguments.bisect && code != 0 {
         let target = target_of(&opened)?;
         bisect(&graph, &target, &options, &run, tolerance, console)?;
     }
