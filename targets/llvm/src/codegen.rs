@@ -50,8 +50,7 @@ extern "C" fn collect(info: LLVMDiagnosticInfoRef, messages: *mut c_void) {
 
 impl Llvm {
     pub fn new() -> Llvm {
-        static MACHINES: std::sync::Once = std::sync::Once::new();
-        MACHINES.call_once(initialise_machines);
+        initialise_machines();
         let context = Context::create();
         let mut messages = Box::<Messages>::default();
         let sink: *mut Messages = &mut *messages;
@@ -151,24 +150,29 @@ unsafe extern "C" {
     fn LLVMInitializeSPIRVAsmPrinter();
 }
 
+/// Makes every machine known, once. A worker's first request may be a link, so each door comes through here.
 fn initialise_machines() {
-    let config = InitializationConfig::default();
-    Target::initialize_x86(&config);
-    Target::initialize_aarch64(&config);
-    Target::initialize_riscv(&config);
-    Target::initialize_amd_gpu(&config);
-    Target::initialize_nvptx(&config);
-    // SAFETY: plain registration calls of libLLVM, run once.
-    unsafe {
-        LLVMInitializeSPIRVTargetInfo();
-        LLVMInitializeSPIRVTarget();
-        LLVMInitializeSPIRVTargetMC();
-        LLVMInitializeSPIRVAsmPrinter();
-    }
+    static MACHINES: std::sync::Once = std::sync::Once::new();
+    MACHINES.call_once(|| {
+        let config = InitializationConfig::default();
+        Target::initialize_x86(&config);
+        Target::initialize_aarch64(&config);
+        Target::initialize_riscv(&config);
+        Target::initialize_amd_gpu(&config);
+        Target::initialize_nvptx(&config);
+        // SAFETY: plain registration calls of libLLVM, run once.
+        unsafe {
+            LLVMInitializeSPIRVTargetInfo();
+            LLVMInitializeSPIRVTarget();
+            LLVMInitializeSPIRVTargetMC();
+            LLVMInitializeSPIRVAsmPrinter();
+        }
+    });
 }
 
 /// LLVM's machine for a level: position-independent, fully optimised.
 pub(crate) fn machine(level: &Level) -> Result<TargetMachine, BackendError> {
+    initialise_machines();
     let triple = TargetTriple::create(&level.triple);
     let target = Target::from_triple(&triple).map_err(|e| BackendError::new(Stage::Machine, e.to_string()))?;
     let options = TargetMachineOptions::new()

@@ -130,6 +130,21 @@ pub fn try_folder(folder: &Path, prepare: impl FnOnce(Graph) -> Result<Run, Outc
     Ok(worst)
 }
 
+/// Makes a folder of this form: a model in ONNX text, its inputs and its expected outputs.
+pub fn write_folder(folder: &Path, model: &str, inputs: &[Datum], outputs: &[Datum]) -> Result<(), String> {
+    let model = text::model(model).map_err(|d| d.to_string())?;
+    let set = folder.join("test_data_set_0");
+    std::fs::create_dir_all(&set).map_err(|e| e.to_string())?;
+    let write = |path: PathBuf, bytes: Vec<u8>| std::fs::write(path, bytes).map_err(|e| e.to_string());
+    write(folder.join("model.onnx"), prost::Message::encode_to_vec(&model))?;
+    for (word, data) in [("input", inputs), ("output", outputs)] {
+        for (i, datum) in data.iter().enumerate() {
+            write(set.join(format!("{word}_{i}.pb")), data::write(datum, ""))?;
+        }
+    }
+    Ok(())
+}
+
 /// The graph printed and read back; printed again it must be the same text.
 fn through_text(graph: &Graph) -> Result<Graph, Outcome> {
     let printed = text::print(graph, usize::MAX);

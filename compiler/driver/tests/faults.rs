@@ -1,0 +1,129 @@
+//! What typical faults look like, word by word.
+
+mod common;
+
+use common::{Place, text};
+
+/// The model's text with these nodes.
+fn model(nodes: &str) -> String {
+    format!("<ir_version: 8, opset_import: [\"\": 17]>\nm (float[N, 3] x) => (float[N, 3] y) {{\n{nodes}\n}}\n")
+}
+
+fn fault(code: i32, nodes: &str) -> String {
+    let place = Place::new();
+    place.write("m.onnxtxt", model(nodes).as_bytes());
+    place.fail(code, "check m.onnxtxt")
+}
+
+#[test]
+fn an_unknown_operator_has_a_neighbour() {
+    insta::assert_snapshot!(fault(3, "y = Reluu (x)"), @"");
+}
+
+#[test]
+fn all_problems_come_in_one_run() {
+    let shown = fault(3, "a = Nonsense (x)\nb = MoreNonsense (x)\ny = Relu (x)");
+    assert_eq!(shown.matches("error[E0201]").count(), 2, "{shown}");
+    assert!(shown.contains("2 errors"), "{shown}");
+}
+
+#[test]
+fn shapes_that_do_not_fit_name_both_facts() {
+    insta::assert_snapshot!(fault(1, "w = Constant <value: tensor = float[2, 3] {1, 2, 3, 4, 5, 6}> ()\ny = MatMul (x, w)"), @"");
+}
+
+#[test]
+fn an_undefined_value_is_named() {
+    insta::assert_snapshot!(fault(1, "y = Add (x, w)"), @"");
+}
+
+#[test]
+fn a_wrong_attribute_is_named() {
+    insta::assert_snapshot!(fault(1, "y = Softmax <axis: int = 7> (x)"), @"");
+}
+
+#[test]
+fn a_mistyped_target_has_a_neighbour() {
+    let place = Place::with_tiny();
+    insta::assert_snapshot!(place.fail(2, "build tiny.onnxtxt --target cpu:x86-64-v5"), @"");
+}
+
+#[test]
+fn a_missing_model_is_told_with_the_systems_words() {
+    insta::assert_snapshot!(Place::new().fail(1, "build nothing.onnx"), @"");
+}
+
+#[test]
+fn bytes_that_are_no_model_are_told() {
+    let place = Place::new();
+    place.write("m.onnx", b"version https://git-lfs.github.com/spec/v1\n");
+    let shown = place.fail(1, "build m.onnx");
+    assert!(shown.contains("error[E0101]"), "{shown}");
+}
+
+#[test]
+fn a_damaged_artefact_is_refused() {
+    let place = Place::with_tiny();
+    place.succeed("build tiny.onnxtxt --target cpu:x86-64-v2 -o tiny.oaax --no-canary");
+    let mut bytes = place.read("tiny.oaax");
+    // Inside the weights: the last bytes before the end of the archive are padding.
+    let at = bytes.windows(8).rposition(|w| w == [0, 0, 64, 64, 0, 0, 0, 0]).unwrap_or(bytes.len() / 2);
+    bytes[at] ^= 1;
+    place.write("damaged.oaax", &bytes);
+    let output = place.oaaxc("run damaged.oaax");
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    place.write("short.oaax", &bytes[..1000]);
+    place.fail(7, "run short.oaax");
+}
+
+#[test]
+fn a_request_that_does_not_fit_is_told() {
+    let place = Place::with_tiny();
+    place.succeed("build tiny.onnxtxt --target cpu:x86-64-v2 -o tiny.oaax --no-canary");
+    place.write("x.npy", &common::npy(&[2, 4], &[0.0; 8]));
+    let shown = place.fail(1, "run tiny.oaax --input x=x.npy");
+    assert!(shown.contains("error[E0502]") && shown.contains('3') && shown.contains('4'), "{shown}");
+    insta::assert_snapshot!(place.fail(1, "run tiny.oaax --input z=x.npy"), @"");
+    insta::assert_snapshot!(place.fail(2, "run tiny.oaax --dim N"), @"");
+}
+
+#[test]
+fn diagnostics_are_objects_with_json() {
+    let place = Place::new();
+    place.write("m.onnxtxt", model("y = Reluu (x)").as_bytes());
+    let output = place.oaaxc("check m.onnxtxt --json");
+    assert_eq!(output.status.code(), Some(3));
+    let value: serde_json::Value = serde_json::from_str(text(&output.stdout).trim()).expect("one object");
+    assert_eq!(value["diagnostic"]["code"], "E0201");
+    assert_eq!(value["diagnostic"]["origin"]["index"], 0);
+}
+
+#[test]
+fn options_and_subcommands_have_neighbours() {
+    let place = Place::new();
+    assert!(place.fail(2, "biuld m.onnx").contains("build"));
+    assert!(place.fail(2, "build m.onnx --taget cpu").contains("--target"));
+    let shown = place.fail(1, "compile --onnx=nothing.onnx --fp16");
+    assert!(shown.contains("`compile` is called `build` here") && shown.contains("oaaxc computes in the model's own types"), "{shown}");
+}
+
+#[test]
+fn every_code_is_explained() {
+    let place = Place::new();
+    let listed = place.succeed("explain --json");
+    for line in listed.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).expect("an object a line");
+        let code = value["code"].as_str().expect("a code");
+        assert!(place.succeed(&format!("explain {code}")).len() > 60);
+    }
+    place.fail(2, "explain E9999");
+}
+
+#[test]
+fn lists_are_lists() {
+    let place = Place::new();
+    assert!(place.succeed("targets").contains("cpu:strict"));
+    assert!(place.succeed("ops --opset 13 --domain ai.onnx").contains("Softmax"));
+    assert!(place.succeed("doctor").contains("code generation"));
+    assert!(place.succeed("--help").contains("Exit codes"));
+}
