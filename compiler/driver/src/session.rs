@@ -94,6 +94,10 @@ pub fn build(
 pub fn build_graph(graph: Graph, names: &[String], options: &Options, progress: &mut dyn Progress) -> Result<Built, Diagnostics> {
     let targets = find_all(names)?;
     let mut built = Built { graph, warnings: Vec::new(), reports: Vec::new(), package: Package::default(), texts: Vec::new() };
+    if options.emit.iter().any(|stage| stage == "graph" || stage == "typed") {
+        let text = oaaxc_onnx::text::print(&built.graph, TEXT_ELEMENTS);
+        built.texts.push(Text { target: String::new(), stage: "graph".into(), name: built.graph.name.clone(), text });
+    }
     let mut weights = Weights::default();
     let mut shares = Vec::new();
     for target in &targets {

@@ -54,7 +54,8 @@ fn the_same_model_gives_the_same_bytes() {
     let place = Place::with_tiny();
     let other = Place::with_tiny();
     let build = |place: &Place, arguments: &str, environment: &[(&str, &str)]| {
-        let mut command = place.command(&format!("build tiny.onnxtxt --target cpu:x86-64-v2,cpu:x86-64-v3 -o out.oaax {arguments}"));
+        let mut command =
+            place.command(&format!("build tiny.onnxtxt --target cpu:x86-64-v2,cpu:x86-64-v3 -o out.oaax {arguments}"));
         command.envs(environment.iter().copied());
         let output = command.output().expect("the program starts");
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -71,8 +72,15 @@ fn the_file_mode_follows_the_umask_and_the_bytes_do_not() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::with_tiny();
     let build = |mask: &str| {
-        let line = format!("umask {mask} && exec {} build tiny.onnxtxt --target cpu:x86-64-v2 -o m{mask}.oaax", env!("CARGO_BIN_EXE_oaaxc"));
-        let output = std::process::Command::new("sh").args(["-c", &line]).current_dir(place.path()).env("OAAXC_CACHE", place.file("cache")).output();
+        let line = format!(
+            "umask {mask} && exec {} build tiny.onnxtxt --target cpu:x86-64-v2 -o m{mask}.oaax",
+            env!("CARGO_BIN_EXE_oaaxc")
+        );
+        let output = std::process::Command::new("sh")
+            .args(["-c", &line])
+            .current_dir(place.path())
+            .env("OAAXC_CACHE", place.file("cache"))
+            .output();
         let output = output.expect("a shell");
         assert!(output.status.success(), "{}", text(&output.stderr));
         let path = place.file(&format!("m{mask}.oaax"));
@@ -139,8 +147,11 @@ fn stages_are_shown_and_are_inputs() {
     let place = Place::with_tiny();
     place.succeed("build tiny.onnxtxt --target cpu:x86-64-v2 --emit graph,kernel,mlir,llvm,asm,object --emit-dir texts");
     assert!(!place.file("tiny.oaax").exists(), "with --emit alone no artefact is written");
-    let names: Vec<String> =
-        std::fs::read_dir(place.file("texts")).expect("texts").flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    let names: Vec<String> = std::fs::read_dir(place.file("texts"))
+        .expect("texts")
+        .flatten()
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
     for extension in [".onnxtxt", ".kernel", ".mlir", ".ll", ".s", ".so"] {
         assert!(names.iter().any(|name| name.ends_with(extension)), "{extension} in {names:?}");
     }

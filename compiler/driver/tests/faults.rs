@@ -17,7 +17,12 @@ fn fault(code: i32, nodes: &str) -> String {
 
 #[test]
 fn an_unknown_operator_has_a_neighbour() {
-    insta::assert_snapshot!(fault(3, "y = Reluu (x)"), @"");
+    insta::assert_snapshot!(fault(3, "y = Reluu (x)"), @r#"
+    error[E0201]: ai.onnx has no operator "Reluu"
+      --> m.onnxtxt: main, node 0 (ai.onnx:Reluu-17)
+       = help: did you mean Relu?
+    for more, run `oaaxc explain E0201`
+    "#);
 }
 
 #[test]
@@ -29,28 +34,53 @@ fn all_problems_come_in_one_run() {
 
 #[test]
 fn shapes_that_do_not_fit_name_both_facts() {
-    insta::assert_snapshot!(fault(1, "w = Constant <value: tensor = float[2, 3] {1, 2, 3, 4, 5, 6}> ()\ny = MatMul (x, w)"), @"");
+    insta::assert_snapshot!(fault(1, "w = Constant <value: tensor = float[2, 3] {1, 2, 3, 4, 5, 6}> ()\ny = MatMul (x, w)"), @r#"
+    error[E0304]: MatMul: the inner sizes of a matrix product: 3 is not 2
+      --> m.onnxtxt: main, node 1 (ai.onnx:MatMul-13)
+       |  MatMul (x, w)
+       |      x: float[N,3]
+       |      w: float[2,3]
+    for more, run `oaaxc explain E0304`
+    "#);
 }
 
 #[test]
 fn an_undefined_value_is_named() {
-    insta::assert_snapshot!(fault(1, "y = Add (x, w)"), @"");
+    insta::assert_snapshot!(fault(1, "y = Add (x, w)"), @r#"
+    error[E0105]: the operand "w" is not defined
+      --> m.onnxtxt: main, node 0 (ai.onnx:Add-14)
+       = help: did you mean "x"?
+    for more, run `oaaxc explain E0105`
+    "#);
 }
 
 #[test]
 fn a_wrong_attribute_is_named() {
-    insta::assert_snapshot!(fault(1, "y = Softmax <axis: int = 7> (x)"), @"");
+    insta::assert_snapshot!(fault(1, "y = Softmax <axis: int = 7> (x)"), @r#"
+    error[E0301]: Softmax: axis 7 is outside [-2, 2) of a tensor of rank 2
+      --> m.onnxtxt: main, node 0 (ai.onnx:Softmax-13)
+       |  Softmax (x)
+       |      x: float[N,3]
+    for more, run `oaaxc explain E0301`
+    "#);
 }
 
 #[test]
 fn a_mistyped_target_has_a_neighbour() {
     let place = Place::with_tiny();
-    insta::assert_snapshot!(place.fail(2, "build tiny.onnxtxt --target cpu:x86-64-v5"), @"");
+    insta::assert_snapshot!(place.fail(2, "build tiny.onnxtxt --target cpu:x86-64-v5"), @r#"
+    error[E0402]: there is no target "cpu:x86-64-v5"
+       = help: did you mean "cpu:x86-64-v2"? `oaaxc targets` lists all
+    for more, run `oaaxc explain E0402`
+    "#);
 }
 
 #[test]
 fn a_missing_model_is_told_with_the_systems_words() {
-    insta::assert_snapshot!(Place::new().fail(1, "build nothing.onnx"), @"");
+    insta::assert_snapshot!(Place::new().fail(1, "build nothing.onnx"), @r#"
+    error[E0001]: cannot open nothing.onnx: No such file or directory (os error 2)
+    for more, run `oaaxc explain E0001`
+    "#);
 }
 
 #[test]
@@ -83,8 +113,15 @@ fn a_request_that_does_not_fit_is_told() {
     place.write("x.npy", &common::npy(&[2, 4], &[0.0; 8]));
     let shown = place.fail(1, "run tiny.oaax --input x=x.npy");
     assert!(shown.contains("error[E0502]") && shown.contains('3') && shown.contains('4'), "{shown}");
-    insta::assert_snapshot!(place.fail(1, "run tiny.oaax --input z=x.npy"), @"");
-    insta::assert_snapshot!(place.fail(2, "run tiny.oaax --dim N"), @"");
+    insta::assert_snapshot!(place.fail(1, "run tiny.oaax --input z=x.npy"), @r#"
+    error[E0502]: the model has no input "z"
+       = help: its inputs are x
+    for more, run `oaaxc explain E0502`
+    "#);
+    insta::assert_snapshot!(place.fail(2, "run tiny.oaax --dim N"), @r#"
+    error[E0002]: --dim N: this is neither NAME=SIZE nor NAME=MIN..MAX
+    for more, run `oaaxc explain E0002`
+    "#);
 }
 
 #[test]
@@ -104,7 +141,10 @@ fn options_and_subcommands_have_neighbours() {
     assert!(place.fail(2, "biuld m.onnx").contains("build"));
     assert!(place.fail(2, "build m.onnx --taget cpu").contains("--target"));
     let shown = place.fail(1, "compile --onnx=nothing.onnx --fp16");
-    assert!(shown.contains("`compile` is called `build` here") && shown.contains("oaaxc computes in the model's own types"), "{shown}");
+    assert!(
+        shown.contains("`compile` is called `build` here") && shown.contains("oaaxc computes in the model's own types"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -4,10 +4,13 @@
 use oaaxc_base::{Code, Diagnostic, Origin};
 
 use crate::attributes::fail;
-use crate::graph::{Attributes, BlockId, Def, Graph, Node, NodeId, ValueId};
+use crate::dtype::DType;
+use crate::eval::EvalCx;
+use crate::graph::{Attributes, BlockId, Def, Graph, Node, NodeId, ValueId, constant_fact};
 use crate::infer::InferCx;
 use crate::op::OpDef;
-use crate::types::Fact;
+use crate::tensor::{Datum, Tensor};
+use crate::types::{Fact, MAX_KNOWN};
 
 /// A node that is about to enter a graph.
 pub struct NewNode {
@@ -28,11 +31,51 @@ pub struct NewNode {
 }
 
 impl Graph {
-    /// Infers a node and appends it to a block.
+    /// Infers a node and appends it to a block. Arithmetic on small integer constants is done at once and
+    /// listed nowhere: sizes, pads and axes that exporters compute step by step are known to the nodes after it.
     pub fn append(&mut self, block: BlockId, new: NewNode) -> Result<NodeId, Diagnostic> {
         let node = self.infer(new)?;
-        self.blocks[block].nodes.push(node);
+        match self.small_results(node) {
+            Some(tensors) => {
+                for (value, tensor) in self.nodes[node].outputs.clone().into_iter().zip(tensors) {
+                    let Some(value) = value else { continue };
+                    self.refine(value, constant_fact(&tensor));
+                    self.values[value].def = Def::Constant(tensor);
+                }
+            }
+            None => self.blocks[block].nodes.push(node),
+        }
         Ok(node)
+    }
+
+    /// The results of a node over small integer constants, one per output, where all are such themselves.
+    fn small_results(&self, id: NodeId) -> Option<Vec<Tensor>> {
+        let node = &self.nodes[id];
+        let is_small = |dtype: DType, elements: usize| (dtype.is_integer() || dtype == DType::Bool) && elements <= MAX_KNOWN;
+        if node.inputs.is_empty() || !node.blocks.is_empty() {
+            return None;
+        }
+        let mut inputs = Vec::new();
+        for input in &node.inputs {
+            inputs.push(match input {
+                Some(value) => Some(Datum::Tensor(self.constant(*value).filter(|t| is_small(t.dtype, t.len()))?.clone())),
+                None => None,
+            });
+        }
+        for output in node.outputs.iter().flatten() {
+            let tensor = self.values[*output].fact.ty.as_tensor()?;
+            let sizes: Option<Vec<i64>> = tensor.shape.as_ref()?.iter().map(|e| e.as_const()).collect();
+            let elements = sizes?.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?))?;
+            if !is_small(tensor.dtype, elements) {
+                return None;
+            }
+        }
+        let run_block = |_, _| Err(Diagnostic::error(Code::INTERNAL, "nodes with bodies are not evaluated here"));
+        let cx = EvalCx { graph: self, node, inputs, run_block: &run_block };
+        // A fault is for the run to report.
+        let results = (node.op.eval)(&cx).ok()?;
+        let tensors: Option<Vec<Tensor>> = results.iter().map(|d| d.as_tensor().cloned()).collect();
+        tensors.filter(|tensors| node.outputs.len() <= tensors.len())
     }
 
     /// Infers a node and puts it before another one of the same block.
