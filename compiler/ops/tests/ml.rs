@@ -73,6 +73,6 @@ fn a_regressor_of_two_targets() {
 #[test]
 fn scaling_per_feature_and_thresholds() {
     let x: Input = Some((ramp(&[2, 3]), &["N", "3"]));
-    check(DOMAIN, "Scaler", &[("offset", floats(&[1.0, 2.0, 3.0])), ("scale", floats(&[0.5]))], &[x.clone()], 1);
+    check(DOMAIN, "Scaler", &[("offset", floats(&[1.0, 2.0, 3.0])), ("scale", floats(&[0.5]))], std::slice::from_ref(&x), 1);
     check(DOMAIN, "Binarizer", &[("threshold", Attribute::Float(0.3))], &[x], 1);
 }

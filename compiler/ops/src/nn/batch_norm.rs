@@ -169,7 +169,7 @@ fn train(cx: &mut LowerCx, x: &Arg, stat: DType) -> Result<(Arg, Arg)> {
         let v = b.load(&xb, index);
         b.cast(stat, v)
     };
-    let mean = rows.mean(&load, |_, m| m);
+    let mean = rows.mean(load, |_, m| m);
     let variance = rows.mean(
         |b, i| {
             let (v, m) = (load(b, i), b.load(&mean, vec![]));

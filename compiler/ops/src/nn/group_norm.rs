@@ -113,7 +113,7 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
         let v = b.load(&xb, index(i));
         b.cast(stat, v)
     };
-    let mean = rows.mean(&load, |_, m| m);
+    let mean = rows.mean(load, |_, m| m);
     let centred = |b: &mut Body, i: &[Expr]| -> V {
         let (v, m) = (load(b, i), b.load(&mean, vec![]));
         b.binary(BinaryOp::Sub, v, m)

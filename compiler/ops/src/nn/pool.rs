@@ -73,11 +73,14 @@ fn infer(cx: &mut InferCx) -> Result<()> {
     Ok(())
 }
 
+/// The input position of each tap of a window (`None`: padding), and how many lie on input or pads.
+type Taps = (Vec<Option<usize>>, usize);
+
 fn eval(cx: &EvalCx) -> Result<Vec<Datum>> {
     let x = cx.input(0)?;
     let (kind, global) = kind(cx)?;
     let spatial = &x.dims[2..];
-    let (points, output): (Vec<(Vec<Option<usize>>, usize)>, Vec<usize>) = if global {
+    let (points, output): (Vec<Taps>, Vec<usize>) = if global {
         let count = spatial.iter().product();
         (vec![((0..count).map(Some).collect(), count)], vec![1; spatial.len()])
     } else {

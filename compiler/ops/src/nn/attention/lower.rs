@@ -225,7 +225,7 @@ fn softmax(cx: &mut LowerCx, scores: &Arg, shown: Option<&Arg>) -> Result<Arg> {
         let d = b.binary(BinaryOp::Sub, v, m);
         b.unary(UnaryOp::Exp, d)
     };
-    let sum = rows.statistic(FoldKind::Sum, &power, |b, s| {
+    let sum = rows.statistic(FoldKind::Sum, power, |b, s| {
         let (zero, one) = (b.float(stat, 0.0), b.float(stat, 1.0));
         let empty = b.binary(BinaryOp::Eq, s, zero);
         b.select(empty, one, s)
