@@ -145,20 +145,69 @@ fn pack(em: &mut Emitter, plan: &Plan, side: &Side, (first, count): (&str, &str)
         }
         em.w.close(l);
     }
-    let open = loops::open(em, &side.code_k);
+    let mut open = Vec::new();
+    if let [axis] = &side.code_k[..] {
+        let whole = em.expr(&(plan.k.floor_div(&2.into())));
+        whole_pairs(em, side, axis, (first, count, &whole), &tables, size, to);
+        // What is left is at most one term.
+        let (start, end) = (em.expr(&(plan.k.clone() - plan.k.modulo(&2.into()))), em.expr(&plan.k));
+        let l = em.w.open(&start, &end, &one);
+        em.scope.bind(axis.axis, &l.counter);
+        open.push(l);
+    } else {
+        open.extend(loops::open(em, &side.code_k));
+    }
     let l = em.w.open(&zero, count, &one);
-    if tables.is_empty() {
-        let at = em.w.int_op("addi", first, &l.counter);
-        bind(em, &side.code_axes, &at);
-    }
-    for (table, axis) in tables.iter().zip(&side.code_axes) {
-        let address = em.w.element(table, &l.counter, "i64");
-        let name = em.w.op(format_args!("llvm.load {address} : !llvm.ptr -> i64"));
-        em.scope.bind(axis.axis, &name);
-    }
+    place_column(em, side, (first, &l.counter), &tables);
     store(em, &l.counter);
     em.w.close(l);
     loops::close(em, open);
+}
+
+/// Both factors of a pair at once, as one 32-bit store: neighbouring columns then lie side by side.
+fn whole_pairs(
+    em: &mut Emitter,
+    side: &Side,
+    axis: &LoopAxis,
+    (first, count, pairs): (&str, &str, &str),
+    tables: &[String],
+    size: i64,
+    to: &str,
+) {
+    let (zero, one, all) = (em.w.int(0), em.w.int(1), em.w.int(size));
+    let (low_half, half) = (em.w.constant("65535 : i32"), em.w.constant("16 : i32"));
+    let pair = em.w.open(&zero, pairs, &one);
+    let even = em.w.int_op("addi", &pair.counter, &pair.counter);
+    let odd = em.w.int_op("addi", &even, &one);
+    let base = em.w.int_op("muli", &pair.counter, &all);
+    let base = em.w.element(to, &base, "i32");
+    let l = em.w.open(&zero, count, &one);
+    place_column(em, side, (first, &l.counter), tables);
+    let mut factor = |em: &mut Emitter, k: &str| {
+        em.scope.bind(axis.axis, k);
+        em.code(&side.code, &[])[side.value.0 as usize].name.clone()
+    };
+    let (x, y) = (factor(em, &even), factor(em, &odd));
+    let x = em.w.op(format_args!("arith.andi {x}, {low_half} : i32"));
+    let y = em.w.op(format_args!("arith.shli {y}, {half} : i32"));
+    let both = em.w.op(format_args!("arith.ori {x}, {y} : i32"));
+    let address = em.w.element(&base, &l.counter, "i32");
+    em.w.line(format_args!("llvm.store {both}, {address} : i32, !llvm.ptr"));
+    em.w.close(l);
+    em.w.close(pair);
+}
+
+/// Binds a side's axes to column `first + at`, by the tables where there are some.
+fn place_column(em: &mut Emitter, side: &Side, (first, at): (&str, &str), tables: &[String]) {
+    if tables.is_empty() {
+        let column = em.w.int_op("addi", first, at);
+        bind(em, &side.code_axes, &column);
+    }
+    for (table, axis) in tables.iter().zip(&side.code_axes) {
+        let address = em.w.element(table, at, "i64");
+        let name = em.w.op(format_args!("llvm.load {address} : !llvm.ptr -> i64"));
+        em.scope.bind(axis.axis, &name);
+    }
 }
 
 /// Zeroes what packing leaves out: elements from `count` on, and the last half pair of an odd k.

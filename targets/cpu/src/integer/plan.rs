@@ -92,7 +92,7 @@ pub fn plan(resolver: &mut Resolver, kernel: &Kernel, lanes: u32) -> Option<Plan
         return None;
     }
     let (mut height, width) = match lanes {
-        16 => (8, 48),
+        16 => (16, 16),
         8 => (5, 16),
         _ => (4, 8),
     };
