@@ -88,13 +88,7 @@ fn folds(dtype: DType, along: usize) -> Kernel {
         stores.push(store(n as u32 + 1, &out, v));
     }
     let (mut parallel, mut reduce) = (vec![], vec![]);
-    if along == 0 {
-        reduce.push(axis(0, s(0)))
-    } else if along == 2 {
-        reduce.push(axis(0, s(0)))
-    } else {
-        parallel.push(axis(0, s(0)))
-    }
+    if along == 1 { &mut parallel } else { &mut reduce }.push(axis(0, s(0)));
     if along == 0 {
         parallel.push(axis(1, s(1)))
     } else {

@@ -183,7 +183,7 @@ fn whole_pairs(
     let base = em.w.element(to, &base, "i32");
     let l = em.w.open(&zero, count, &one);
     place_column(em, side, (first, &l.counter), tables);
-    let mut factor = |em: &mut Emitter, k: &str| {
+    let factor = |em: &mut Emitter, k: &str| {
         em.scope.bind(axis.axis, k);
         em.code(&side.code, &[])[side.value.0 as usize].name.clone()
     };
