@@ -7,7 +7,7 @@ use oaaxc_base::{Code, Diagnostic};
 
 use crate::attributes::ReadAttributes;
 use crate::dtype::DType;
-use crate::expr::Expr;
+use crate::expr::{Atom, Expr};
 use crate::graph::{Check, Graph, Node};
 use crate::operands::ReadOperands;
 use crate::types::{Fact, Symbols, Type};
@@ -105,6 +105,9 @@ impl InferCx<'_> {
             // One is a number other than 1: the other is that, or 1.
             (Some(_), None) => self.may_be_one(b, a),
             (None, Some(_)) => self.may_be_one(a, b),
+            // min(a, n) against a: equal, or 1; in either case `a` is the common size.
+            (None, None) if is_minimum_of(b, a) => self.may_be_one(b, a),
+            (None, None) if is_minimum_of(a, b) => self.may_be_one(a, b),
             (None, None) => {
                 let one_of = a.equal(b) + a.equal(&1.into()) + b.equal(&1.into());
                 let message =
@@ -115,9 +118,15 @@ impl InferCx<'_> {
             }
         }
     }
+    /// `open` is `size` or 1: the common size is `size`.
     fn may_be_one(&mut self, open: &Expr, number: &Expr) -> Result<Expr> {
         let message = format!("size {} must be {} or 1", self.symbols.show(open), self.symbols.show(number));
         self.check(open.equal(number) + open.equal(&1.into()), message);
         Ok(number.clone())
     }
+}
+
+/// Whether `x` is written as the smaller one of `size` and something else, as a slice to a fixed end is.
+fn is_minimum_of(x: &Expr, size: &Expr) -> bool {
+    matches!(x.as_atom(), Some(Atom::Min(a, b)) if a == size || b == size)
 }

@@ -170,7 +170,7 @@ fn lower_nd(cx: &mut LowerCx) -> Result<()> {
     let rows = Expr::product(&indices.dims[..indices.dims.len() - 1]);
     let indices = cx.reshaped(&indices, vec![rows.clone(), length.into()]);
     let slice = &x.dims[length..];
-    let updates = cx.reshaped(&updates, [&[rows.clone()], slice].concat());
+    let updates = cx.reshaped(&updates, [std::slice::from_ref(&rows), slice].concat());
     let mut k = cx.kernel();
     let (ib, ub, yb) = (k.read(&indices), k.read(&updates), k.read_write(&y));
     let rest: Vec<Index> = slice.iter().map(|d| Index::Expr(k.parallel(d.clone()))).collect();

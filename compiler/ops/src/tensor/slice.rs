@@ -27,8 +27,9 @@ fn upgrade(cx: &mut UpgradeCx) -> Result<()> {
     Ok(())
 }
 
-/// Positions from here on mean "the end" (exporters write INT32_MAX and INT64_MAX).
-const FAR: i64 = i32::MAX as i64;
+/// Positions from here on mean "the end" (exporters write 1000000000, INT32_MAX and INT64_MAX); that no
+/// dim reaches so far is checked at run time.
+const FAR: i64 = 1_000_000_000;
 
 /// What one dim becomes: the first position, the step, and how many elements.
 struct Cut {
@@ -65,7 +66,7 @@ impl Cut {
             None => clamp(&x.less(&0.into()).select(&(x + size), x), &0.into(), size),
         };
         // Where something is left, a start that is a number ≥ 0 lies inside the dim.
-        let first = if start.as_const().is_some_and(|n| 0 <= n && n < FAR) { start.clone() } else { at(start) };
+        let first = if start.as_const().is_some_and(|n| (0..FAR).contains(&n)) { start.clone() } else { at(start) };
         let last = at(end);
         let length = match start.as_const() {
             Some(n) if -FAR < n && n < 0 && last == *size => size.minimum(&(-n).into()),
@@ -144,6 +145,15 @@ fn infer(cx: &mut InferCx) -> Result<()> {
         cx.set(0, dtype, dims);
         return Ok(());
     };
+    for (axis, bounds) in axes.iter().zip(starts.iter().zip(&ends)) {
+        let far =
+            [bounds.0, bounds.1].into_iter().filter_map(Expr::as_const).map(i64::saturating_abs).filter(|n| FAR <= *n).min();
+        let size = axis.as_const().map(|a| shape[a.rem_euclid(shape.len() as i64) as usize].clone());
+        if let (Some(far), Some(size)) = (far.filter(|n| *n < i64::MAX / 2), size.filter(|s| s.as_const().is_none())) {
+            let message = format!("size {} must not exceed {far}, which the slice takes for the end", cx.symbols.show(&size));
+            cx.check(Expr::constant(1) - Expr::constant(far).less(&size), message);
+        }
+    }
     let cuts = cuts(&shape, &starts, &ends, &axes, &steps, false);
     let known = cx.known(0).filter(|_| cuts.len() == 1).and_then(|known| {
         let (first, step, count) = (cuts[0].first.as_const()?, cuts[0].step.as_const()?, cuts[0].count.as_const()?);

@@ -102,7 +102,7 @@ fn as_rows(cx: &mut LowerCx) -> Result<(Arg, usize)> {
     let axis = cx.axis("axis", 0, x.dims.len())?;
     let mut rest = x.dims.clone();
     let n = rest.remove(axis);
-    let moved = cx.temp(x.dtype, [&[n.clone()], &rest[..]].concat());
+    let moved = cx.temp(x.dtype, [std::slice::from_ref(&n), &rest[..]].concat());
     cx.gather_map(&x, &moved, |c| [&c[1..=axis], &c[..1], &c[axis + 1..]].concat())?;
     Ok((cx.reshaped(&moved, vec![n, Expr::product(&rest)]), axis))
 }
