@@ -80,7 +80,6 @@ fn add_share(package: &mut Package, share: Compiled) {
         objects,
         weights: vec![WEIGHTS.into()],
         extra: extra.into_iter().map(|(name, n)| (name.to_string(), n.into())).collect(),
-        ..Variant::default()
     });
 }
 
