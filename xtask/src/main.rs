@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask tidy [ROOT]    check the invariants of this house, or of the one at ROOT";
+const USAGE: &str = "usage: cargo xtask tidy [ROOT]    check the invariants of this house, or of the one at ROOT";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

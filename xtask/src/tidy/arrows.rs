@@ -13,12 +13,7 @@ struct Never {
 }
 
 const fn never(from: &'static str, to: &'static str, why: &'static str) -> Never {
-    Never {
-        from,
-        to,
-        except_from: &[],
-        why,
-    }
+    Never { from, to, except_from: &[], why }
 }
 
 /// Targets that are shared floors, not leaves.
@@ -81,18 +76,8 @@ const GUESTS: &[Guest] = &[
 
 /// All that may end in the runtime's libraries beside its own rooms: it must stay small enough to
 /// read, and must not drag the compiler in.
-const RUNTIME_GUESTS: &[&str] = &[
-    "libc",
-    "memmap2",
-    "sha2",
-    "digest",
-    "block-buffer",
-    "crypto-common",
-    "generic-array",
-    "typenum",
-    "cpufeatures",
-    "cfg-if",
-];
+const RUNTIME_GUESTS: &[&str] =
+    &["libc", "memmap2", "sha2", "digest", "block-buffer", "crypto-common", "generic-array", "typenum", "cpufeatures", "cfg-if"];
 
 /// Rooms whose programs users run: the independent decoder of the tests must not be in them.
 const SHIPPED: &[&str] = &["compiler/driver", "runtime-abi/"];
@@ -116,18 +101,13 @@ pub fn check(workspace: &Workspace) -> Vec<String> {
             }
         }
         let linked = workspace.linked(package);
-        if SHIPPED.iter().any(|shipped| is_in(room, shipped))
-            && linked.iter().any(|p| p.name == "protobuf")
-        {
+        if SHIPPED.iter().any(|shipped| is_in(room, shipped)) && linked.iter().any(|p| p.name == "protobuf") {
             faults.push(format!("{room}: links protobuf, which is for tests alone"));
         }
         if is_in(room, "runtime-abi/") {
             for other in linked {
                 if other.room.is_none() && !RUNTIME_GUESTS.contains(&other.name.as_str()) {
-                    faults.push(format!(
-                        "{room}: links {}, and the runtime's tree stays tiny",
-                        other.name
-                    ));
+                    faults.push(format!("{room}: links {}, and the runtime's tree stays tiny", other.name));
                 }
             }
         }
@@ -138,9 +118,7 @@ pub fn check(workspace: &Workspace) -> Vec<String> {
 fn arrow(from: &str, to: &str) -> Option<String> {
     let is_leaf = |room: &str| is_in(room, "targets/") && !SHARED_TARGETS.contains(&room);
     if is_leaf(to) && is_in(from, "targets/") {
-        return Some(format!(
-            "{from} uses {to}: one target never knows another, they share emit, llvm and gpu"
-        ));
+        return Some(format!("{from} uses {to}: one target never knows another, they share emit, llvm and gpu"));
     }
     let broken = NEVER.iter().find(|never| {
         from != to
@@ -154,12 +132,7 @@ fn arrow(from: &str, to: &str) -> Option<String> {
 fn guest(room: &str, name: &str) -> Option<String> {
     let guest = GUESTS.iter().find(|guest| guest.name == name)?;
     let allowed = guest.rooms.iter().any(|pattern| is_in(room, pattern));
-    (!allowed).then(|| {
-        format!(
-            "{room} uses {name}: it belongs to {} alone",
-            guest.rooms.join(", ")
-        )
-    })
+    (!allowed).then(|| format!("{room} uses {name}: it belongs to {} alone", guest.rooms.join(", ")))
 }
 
 #[cfg(test)]

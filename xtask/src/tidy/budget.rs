@@ -21,19 +21,14 @@ pub fn check(files: &[File]) -> Vec<String> {
             continue;
         }
         sum += minutes;
-        let runs = runner
-            .text
-            .lines()
-            .any(|line| line.trim_start().starts_with(&format!("stage {name} ")));
+        let runs = runner.text.lines().any(|line| line.trim_start().starts_with(&format!("stage {name} ")));
         if !runs {
             faults.push(format!("{PATH}: scripts/test has no stage {name}"));
         }
     }
     match total {
         None => faults.push(format!("{PATH}: say the total")),
-        Some(total) if total + 1e-9 < sum => faults.push(format!(
-            "{PATH}: the stages take {sum} minutes, the total is {total}"
-        )),
+        Some(total) if total + 1e-9 < sum => faults.push(format!("{PATH}: the stages take {sum} minutes, the total is {total}")),
         Some(_) => {}
     }
     faults

@@ -5,12 +5,7 @@ use std::collections::BTreeSet;
 use super::files::File;
 
 /// Documents that readers find by their name alone.
-const FRONT_DOORS: &[&str] = &[
-    "README.md",
-    "ARCHITECTURE.md",
-    "STYLE.md",
-    "CONTRIBUTING.md",
-];
+const FRONT_DOORS: &[&str] = &["README.md", "ARCHITECTURE.md", "STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 
 /// Relative links to files that are not there, and documents that no other one links to.
 pub fn check(files: &[File]) -> Vec<String> {
@@ -21,9 +16,7 @@ pub fn check(files: &[File]) -> Vec<String> {
         for target in links(&file.text) {
             let path = resolve(&file.path, target);
             let folder = format!("{path}/");
-            if !paths.contains(path.as_str())
-                && !paths.iter().any(|other| other.starts_with(&folder))
-            {
+            if !paths.contains(path.as_str()) && !paths.iter().any(|other| other.starts_with(&folder)) {
                 faults.push(format!("{}: the link to {target} leads nowhere", file.path));
             }
             if path != file.path {
@@ -86,10 +79,7 @@ mod tests {
     fn links_resolve_from_their_own_folder() {
         let files = [
             File::new("README.md", "[a](docs/a.md) [s](scripts)"),
-            File::new(
-                "docs/a.md",
-                "[up](../README.md#top) [out](https://example.org/x)",
-            ),
+            File::new("docs/a.md", "[up](../README.md#top) [out](https://example.org/x)"),
             File::new("scripts/test", ""),
         ];
         assert!(check(&files).is_empty());
@@ -97,10 +87,7 @@ mod tests {
 
     #[test]
     fn dead_links_and_lost_documents_are_faults() {
-        let files = [
-            File::new("README.md", "[a](docs/b.md)"),
-            File::new("docs/a.md", ""),
-        ];
+        let files = [File::new("README.md", "[a](docs/b.md)"), File::new("docs/a.md", "")];
         let faults = check(&files);
         assert_eq!(faults.len(), 2, "{faults:?}");
     }

@@ -4,31 +4,14 @@ use super::files::File;
 
 /// Dependencies of members that bring a version of their own, and those of the root without a reason.
 pub fn check(files: &[File]) -> Vec<String> {
-    let manifests = files
-        .iter()
-        .filter(|file| file.path.ends_with("Cargo.toml"));
-    manifests
-        .flat_map(|file| {
-            if file.path == "Cargo.toml" {
-                reasons(file)
-            } else {
-                own(file)
-            }
-        })
-        .collect()
+    let manifests = files.iter().filter(|file| file.path.ends_with("Cargo.toml"));
+    manifests.flat_map(|file| if file.path == "Cargo.toml" { reasons(file) } else { own(file) }).collect()
 }
 
 fn own(file: &File) -> Vec<String> {
     lines_of_sections(&file.text, |section| section.ends_with("dependencies"))
-        .filter(|line| {
-            !line.starts_with('#') && line.contains('=') && !line.contains("workspace = true")
-        })
-        .map(|line| {
-            format!(
-                "{}: `{line}`: give version and reason in the root, say `workspace = true` here",
-                file.path
-            )
-        })
+        .filter(|line| !line.starts_with('#') && line.contains('=') && !line.contains("workspace = true"))
+        .map(|line| format!("{}: `{line}`: give version and reason in the root, say `workspace = true` here", file.path))
         .collect()
 }
 
@@ -42,10 +25,7 @@ fn reasons(file: &File) -> Vec<String> {
         } else if line.starts_with('#') {
             has_reason = true;
         } else if !has_reason {
-            faults.push(format!(
-                "{}: `{line}`: say in a comment above why it is here",
-                file.path
-            ));
+            faults.push(format!("{}: `{line}`: say in a comment above why it is here", file.path));
         }
     }
     faults
@@ -54,10 +34,7 @@ fn reasons(file: &File) -> Vec<String> {
 fn lines_of_sections(text: &str, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.lines().map(str::trim).filter(move |line| {
-        if let Some(section) = line
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-        {
+        if let Some(section) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             inside = wanted(section);
             return false;
         }
@@ -71,8 +48,7 @@ mod tests {
 
     #[test]
     fn a_version_outside_the_root_is_a_fault() {
-        let text =
-            "[dependencies]\nserde = \"1\"\nlibc.workspace = true\n[package]\nname = \"x\"\n";
+        let text = "[dependencies]\nserde = \"1\"\nlibc.workspace = true\n[package]\nname = \"x\"\n";
         assert_eq!(check(&[File::new("a/Cargo.toml", text)]).len(), 1);
     }
 

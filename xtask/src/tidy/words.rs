@@ -31,10 +31,7 @@ const NAME_ROOMS: &[&str] = &["compiler/ops/", "tests/", "xtask/", "examples/"];
 /// Every line with a word that must not be there.
 pub fn check(files: &[File]) -> Vec<String> {
     let names = operator_names(files);
-    files
-        .iter()
-        .flat_map(|file| check_file(file, &names))
-        .collect()
+    files.iter().flat_map(|file| check_file(file, &names)).collect()
 }
 
 fn check_file(file: &File, names: &BTreeSet<String>) -> Vec<String> {
@@ -63,9 +60,7 @@ fn check_file(file: &File, names: &BTreeSet<String>) -> Vec<String> {
         }
         let may_match = in_tests || NAME_ROOMS.iter().any(|room| file.path.starts_with(room));
         if let Some(name) = matched_name(code, names).filter(|_| !may_match) {
-            fault(&format!(
-                "a match on the operator name {name}: only compiler/ops knows operators by name"
-            ));
+            fault(&format!("a match on the operator name {name}: only compiler/ops knows operators by name"));
         }
     }
     faults
@@ -85,16 +80,7 @@ fn code_of(line: &str) -> &str {
 }
 
 fn has_unsafe(code: &str) -> bool {
-    [
-        "unsafe {",
-        "unsafe fn",
-        "unsafe impl",
-        "unsafe extern",
-        "unsafe trait",
-        "unsafe(",
-    ]
-    .iter()
-    .any(|form| code.contains(form))
+    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait", "unsafe("].iter().any(|form| code.contains(form))
 }
 
 fn may_be_unsafe(path: &str) -> bool {
@@ -113,18 +99,9 @@ fn matched_name<'a>(code: &str, names: &'a BTreeSet<String>) -> Option<&'a Strin
 
 /// The operators of the generated schema. Words that the text forms use as well are no names here.
 fn operator_names(files: &[File]) -> BTreeSet<String> {
-    let schema = files
-        .iter()
-        .find(|file| file.path == "compiler/ops/src/schema.rs");
+    let schema = files.iter().find(|file| file.path == "compiler/ops/src/schema.rs");
     let rows = schema.map_or("", |file| &file.text).lines();
-    rows.filter_map(|line| {
-        line.trim()
-            .strip_prefix("OperatorSchema { domain: ")?
-            .split('"')
-            .nth(3)
-    })
-    .map(str::to_owned)
-    .collect()
+    rows.filter_map(|line| line.trim().strip_prefix("OperatorSchema { domain: ")?.split('"').nth(3)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -133,23 +110,14 @@ mod tests {
 
     fn faults(path: &str, text: &str) -> Vec<String> {
         let schema = "  OperatorSchema { domain: \"\", name: \"Conv\", versions: &[\n";
-        let files = [
-            File::new("compiler/ops/src/schema.rs", schema),
-            File::new(path, text),
-        ];
-        check(&files[..])
-            .into_iter()
-            .filter(|fault| fault.starts_with(path))
-            .collect()
+        let files = [File::new("compiler/ops/src/schema.rs", schema), File::new(path, text)];
+        check(&files[..]).into_iter().filter(|fault| fault.starts_with(path)).collect()
     }
 
     #[test]
     fn unfinished_code_is_a_fault_and_talk_about_it_is_none() {
         let word = FORBIDDEN_IN_RUST[0].0.concat();
-        assert_eq!(
-            faults("passes/src/a.rs", &format!("fn a() {{ {word}) }}\n")).len(),
-            1
-        );
+        assert_eq!(faults("passes/src/a.rs", &format!("fn a() {{ {word}) }}\n")).len(), 1);
         assert!(faults("passes/src/a.rs", &format!("// no {word})\n")).is_empty());
     }
 

@@ -29,11 +29,8 @@ pub struct Package {
 impl Workspace {
     /// The members, as (room, package), in order of their rooms.
     pub fn members(&self) -> Vec<(&str, &Package)> {
-        let mut members: Vec<_> = self
-            .packages
-            .values()
-            .filter_map(|package| Some((package.room.as_deref()?, package)))
-            .collect();
+        let mut members: Vec<_> =
+            self.packages.values().filter_map(|package| Some((package.room.as_deref()?, package))).collect();
         members.sort_by_key(|(room, _)| *room);
         members
     }
@@ -56,21 +53,14 @@ pub fn load(root: &Path) -> Result<Workspace, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--filter-platform",
-            &platform,
-        ])
+        .args(["metadata", "--format-version", "1", "--filter-platform", &platform])
         .current_dir(root)
         .output()
         .map_err(|error| format!("cannot run cargo: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let metadata = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata is no JSON: {error}"))?;
+    let metadata = serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is no JSON: {error}"))?;
     Ok(read(&metadata))
 }
 
@@ -116,11 +106,7 @@ fn text(value: &Value) -> String {
 }
 
 fn list(value: &Value) -> std::slice::Iter<'_, Value> {
-    value
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default()
-        .iter()
+    value.as_array().map(Vec::as_slice).unwrap_or_default().iter()
 }
 
 #[cfg(test)]
