@@ -19,6 +19,7 @@ pub mod operands;
 pub mod program;
 pub mod scalar;
 pub mod tensor;
+pub mod text;
 pub mod types;
 pub mod upgrade;
 

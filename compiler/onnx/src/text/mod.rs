@@ -2,7 +2,6 @@
 //!
 //! What `print` writes is valid ONNX text with the facts in `#` comments; `parse` reads it back.
 
-mod cursor;
 mod parse;
 mod print;
 mod values;

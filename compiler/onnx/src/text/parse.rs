@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use oaaxc_base::{Code, Diagnostic};
 
-use super::cursor::{Cursor, Result};
+use oaaxc_ir::text::cursor::{Cursor, Result};
 use super::values::{attribute, tensor, type_if_any};
 use crate::limits;
 use crate::messages::{

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use oaaxc_ir::DType;
+use oaaxc_ir::text::cursor::{Cursor, Number, Result};
 
-use super::cursor::{Cursor, Number, Result};
 use super::parse;
 use crate::messages::{
     AttributeProto, DimensionProto, ElementTypeProto, MapTypeProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto,

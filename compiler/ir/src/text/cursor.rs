@@ -3,22 +3,26 @@
 use bytes::Bytes;
 use oaaxc_base::{Code, Diagnostic};
 
-pub(super) type Result<T> = std::result::Result<T, Diagnostic>;
+/// An error says where the text is wrong.
+pub type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// A number in text.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Number {
+pub enum Number {
+    /// Without a point or an exponent.
     Int(i64),
+    /// Any other.
     Float(f64),
 }
 
 /// A position in a text.
-pub(super) struct Cursor<'a> {
+pub struct Cursor<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
+    /// At the start of a text.
     pub fn new(text: &'a str) -> Cursor<'a> {
         Cursor { text, at: 0 }
     }

@@ -1,0 +1,3 @@
+//! What the readers of ONNX text share: models and functions (`compiler/onnx`), rewrite rules (`passes`).
+
+pub mod cursor;
