@@ -7,7 +7,7 @@
 use oaaxc_base::SideTable;
 use oaaxc_ir::eval::EvalCx;
 use oaaxc_ir::graph::{Def, Node, constant_fact};
-use oaaxc_ir::{Datum, Graph, NodeId, ValueId};
+use oaaxc_ir::{Datum, Graph, NodeId, Tensor, ValueId};
 
 /// Most elements of operands and results together that folding evaluates.
 pub const BUDGET_ELEMENTS: usize = 1 << 22;
@@ -53,9 +53,9 @@ fn evaluate(graph: &Graph, id: NodeId) -> Option<Vec<Datum>> {
         match input {
             None => inputs.push(None),
             Some(value) => {
-                let tensor = graph.constant(*value)?;
+                let tensor = graph.constant(*value).cloned().or_else(|| known_tensor(graph, *value))?;
                 elements = elements.saturating_add(tensor.len());
-                inputs.push(Some(Datum::Tensor(tensor.clone())));
+                inputs.push(Some(Datum::Tensor(tensor)));
             }
         }
     }
@@ -75,4 +75,42 @@ fn evaluate(graph: &Graph, id: NodeId) -> Option<Vec<Datum>> {
     let cx = EvalCx { graph, node, inputs, run_block: &run_block };
     // A fault at run time is for the run to report, not for the build.
     (node.op.eval)(&cx).ok()
+}
+
+/// A value whose elements inference found to be numbers: the shape of a tensor of fixed sizes.
+fn known_tensor(graph: &Graph, value: ValueId) -> Option<Tensor> {
+    let fact = &graph.values[value].fact;
+    let ty = fact.ty.as_tensor()?;
+    let elements: Vec<i64> = fact.known.as_ref()?.iter().map(|e| e.as_const()).collect::<Option<_>>()?;
+    let size = |e: &oaaxc_ir::Expr| e.as_const().and_then(|d| usize::try_from(d).ok());
+    let dims: Vec<usize> = ty.shape.as_ref()?.iter().map(size).collect::<Option<_>>()?;
+    (dims.iter().product::<usize>() == elements.len()).then(|| Tensor::from_i64s(ty.dtype, dims, elements))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oaaxc_ir::edit::NewNode;
+    use oaaxc_ir::{DType, Fact, Type};
+
+    #[test]
+    fn what_hangs_on_the_shape_of_fixed_sizes_folds() {
+        let mut graph = Graph::new("shape");
+        let root = graph.root;
+        let ty = Type::tensor(DType::F32, vec![2.into(), 3.into()]);
+        let x = graph.add_value("x", Fact::of(ty), Def::Input(root));
+        graph.blocks[root].inputs.push(x);
+        let mut value = x;
+        for (op, dtype) in [("Shape", None), ("Cast", Some(1))] {
+            let attributes = dtype.map(|to| ("to".to_string(), oaaxc_ir::Attribute::Int(to))).into_iter().collect();
+            let op = oaaxc_ops::find("", op).expect("in the table");
+            let (inputs, outputs) = (vec![Some(value)], vec![Some(op.name.to_string())]);
+            let new = NewNode { op, opset: 28, attributes, inputs, outputs, blocks: vec![], origin: Default::default() };
+            let node = graph.append(root, new).expect("valid");
+            value = graph.nodes[node].outputs[0].expect("one result");
+        }
+        graph.blocks[root].outputs.push(value);
+        fold(&mut graph, &|_| false);
+        assert_eq!(graph.constant(value).map(Tensor::to_f64s), Some(vec![2.0, 3.0]));
+    }
 }
