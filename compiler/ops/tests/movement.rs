@@ -31,7 +31,8 @@ fn squeeze_and_unsqueeze_with_run_time_axes() {
 
 #[test]
 fn slices_forward_backward_beyond_and_at_run_time() {
-    let cases: &[(&[i64], &[i64], &[i64], usize)] = &[
+    type Case = (&'static [i64], &'static [i64], &'static [i64], usize);
+    let cases: &[Case] = &[
         (&[1], &[i64::MAX], &[1], 6),
         (&[-3], &[i64::MAX], &[1], 3),
         (&[0], &[-2], &[1], 5),

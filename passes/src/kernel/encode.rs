@@ -395,7 +395,7 @@ impl Encoder<'_> {
         let writes = |launch: &&oaaxc_ir::program::Launch| {
             launch.slots.iter().zip(launch.kernel.arguments()).any(|(s, (_, b))| *s == slot && b.role != Role::In)
         };
-        self.program.launches().iter().position(|l| writes(l)) == Some(self.next_launch - 1)
+        self.program.launches().iter().position(writes) == Some(self.next_launch - 1)
     }
 }
 

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use oaaxc_base::{Code, Diagnostic};
 
-use oaaxc_ir::text::cursor::{Cursor, Result};
 use super::values::{attribute, tensor, type_if_any};
 use crate::limits;
 use crate::messages::{
     FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, ValueInfoProto,
 };
+use oaaxc_ir::text::cursor::{Cursor, Result};
 
 /// Reads a model: `<ir_version: 10, opset_import: ["": 18]> graph (…) => (…) { … }`, then functions.
 pub fn model(text: &str) -> Result<ModelProto> {
