@@ -4,7 +4,9 @@ The list is tests/models.json.  Of each model it gives the file below .models/, 
 package, `arithmetic` (float or int8), `tolerance` (greatest difference relative to the output's
 scale), `cases` (inputs that the model takes, two sizes or more where it is dynamic) and, for the
 models that are timed, `bench`.  An input has a `dtype` and a `shape`, and either `value` (all
-elements) or `low` and `high`: floats are uniform in [low, high), integers in [low, high].
+elements), or `low` and `high`: floats are uniform in [low, high), integers in [low, high], or `page`:
+a white NCHW picture with lines of dark text, from low (black) to high (white).  A detector of text
+says nothing about noise: all of its scores are below what single precision can tell from 0.
 """
 import hashlib
 import json
@@ -12,6 +14,7 @@ import pathlib
 import re
 
 import numpy
+from PIL import Image, ImageDraw
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / ".models"
@@ -41,12 +44,26 @@ def make_input(name, spec, seed):
     dtype = numpy.dtype(spec["dtype"])
     if "value" in spec:
         return numpy.full(spec["shape"], spec["value"], dtype)
+    if spec.get("page"):
+        return page(spec).astype(dtype)
     key = hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]
     draw = numpy.random.Generator(numpy.random.PCG64(int.from_bytes(key, "little")))
     if dtype.kind == "f":
         unit = draw.random(spec["shape"], dtype=numpy.float32)
         return (spec["low"] + unit * (spec["high"] - spec["low"])).astype(dtype)
     return draw.integers(spec["low"], spec["high"], spec["shape"], endpoint=True).astype(dtype)
+
+
+def page(spec):
+    """A picture of text lines, one every 24 pixels."""
+    images, channels, height, width = spec["shape"]
+    picture = Image.new("L", (width, height), 255)
+    draw = ImageDraw.Draw(picture)
+    for line, y in enumerate(range(4, height - 12, 24)):
+        draw.text((4 + 3 * (line % 4), y), f"line {line} reads {line * 7919} " * (width // 100 + 1), fill=0)
+    unit = numpy.asarray(picture, numpy.float32) / 255
+    plane = spec["low"] + unit * (spec["high"] - spec["low"])
+    return numpy.broadcast_to(plane, (images, channels, height, width))
 
 
 def case_inputs(model, case, seed=0):
