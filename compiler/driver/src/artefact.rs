@@ -65,7 +65,9 @@ fn add_share(package: &mut Package, share: Compiled) {
     let mut objects = Vec::new();
     let mut levels = Vec::new();
     for level in share.code.levels {
-        let path = format!("{folder}/{}.so", level.name);
+        // A native level names every feature of its machine, which is more than a path may hold.
+        let file_name = if level.name.len() <= 32 { level.name.as_str() } else { "native" };
+        let path = format!("{folder}/{file_name}.so");
         objects.push(path.clone());
         levels.push(level.name);
         file(path, Role::Target(id.clone()), level.object.into());

@@ -1,8 +1,9 @@
-//! Canaries: seeded inputs with the outputs that the oracle gives, stored in an artefact so that any
-//! machine can check it without the model.
+//! Canaries: seeded inputs with their outputs, stored in an artefact so that any machine can check it
+//! without the model.
 //!
-//! Promises: inputs are a function of seed and sizes; outputs come from `cpu:strict`, never from the code
-//! that they are to check.
+//! Promises: inputs are a function of seed and sizes. Outputs come from the oracle `cpu:strict` where the
+//! user asks for it, else from the build's own lowest CPU level: then a canary says that another machine
+//! or level computes the same, not that it is right. Its `source` says which.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,13 +24,22 @@ const SEED: u64 = 1;
 const LARGEST: usize = 1 << 20;
 
 /// Adds one canary to a build. The error says why there is none; the artefact is as good without.
-pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>) -> Result<(), String> {
+pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>, strict: bool) -> Result<(), String> {
     let said = |d: Diagnostics| d.items.first().map_or_else(String::new, |d| d.message.clone());
-    let plain = Options { emit: Vec::new(), verify_passes: false, ..options.clone() };
-    let strict = build_graph(built.graph.clone(), &["cpu:strict".into()], &plain, &mut Silent).map_err(said)?;
-    let opened = Opened::package(&strict.package, options.jobs).map_err(|d| d.message)?;
+    let opened = if strict {
+        let plain = Options { emit: Vec::new(), verify_passes: false, ..options.clone() };
+        let strict = build_graph(built.graph.clone(), &["cpu:strict".into()], &plain, &mut Silent).map_err(said)?;
+        Opened::package(&strict.package, options.jobs)
+    } else {
+        // The lowest level gives the same numbers on every machine, so the artefact has the same bytes.
+        let lowest = built.package.manifest.variants.first().and_then(|v| v.needs.cpu_levels.first().cloned());
+        Opened::package_at(&built.package, options.jobs, lowest.as_deref())
+    }
+    .map_err(|d| d.message)?;
     let run = execute::run_seeded(&opened.loaded, &BTreeMap::new(), dims, SEED).map_err(|d| d.message)?;
     let mut canary = Canary { seed: Some(SEED), ..Canary::default() };
+    let source = if strict { "cpu:strict" } else { "build" };
+    canary.extra.insert("source".into(), source.into());
     canary.dims = run.sizes.iter().map(|(name, size)| (name.clone(), u64::try_from(*size).unwrap_or(0))).collect();
     for (i, (port, tensor)) in opened.loaded.outputs.iter().zip(&run.outputs).enumerate() {
         if LARGEST < tensor.byte_len() {

@@ -127,11 +127,15 @@ impl Opened {
     }
     /// Writes a package to a folder of its own and opens it.
     pub fn package(package: &Package, threads: usize) -> Result<Opened, Diagnostic> {
+        Opened::package_at(package, threads, None)
+    }
+    /// As `package`, running no higher CPU level than this.
+    pub fn package_at(package: &Package, threads: usize, level: Option<&str>) -> Result<Opened, Diagnostic> {
         let failed = |e: &dyn std::fmt::Display| Diagnostic::error(Code::IO, format!("cannot write a temporary artefact: {e}"));
         let folder = tempfile::Builder::new().prefix("oaaxc-").tempdir().map_err(|e| failed(&e))?;
         let path = folder.path().join("model.oaax");
         oaaxc_container::write_archive(package, &path).map_err(|e| failed(&e))?;
-        let loaded = execute::open(&path, threads, None)?;
+        let loaded = execute::open(&path, threads, level)?;
         Ok(Opened { loaded, path, folder: Some(folder) })
     }
     /// Whether it was built for this alone.

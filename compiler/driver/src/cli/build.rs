@@ -53,6 +53,9 @@ pub struct Arguments {
     /// Do not store a seeded input with its outputs, for `oaaxc verify`
     #[arg(long)]
     no_canary: bool,
+    /// Take the stored outputs from `cpu:strict`, which costs a second compilation
+    #[arg(long, conflicts_with = "no_canary")]
+    strict_canary: bool,
 }
 
 /// Builds.
@@ -76,7 +79,7 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     let Some(path) = output else { return Ok(0) };
     if !arguments.no_canary {
         phases.phase("canary");
-        if let Err(why) = canary::store(&mut built, &options, &import_options.dims) {
+        if let Err(why) = canary::store(&mut built, &options, &import_options.dims, arguments.strict_canary) {
             console.note(&format!("no canary is stored: {why}"));
         }
     }
