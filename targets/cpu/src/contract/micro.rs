@@ -34,6 +34,16 @@ impl Machine {
             _ => Machine { lanes: 16, fma: true, rows: 8, panels: 3, channels: 8, pixels: 3 },
         }
     }
+    /// The tile for a picture of so many pixels: fewer vectors where that leaves less of the last tile empty.
+    /// A narrow tile broadcasts more for each product, hence the weights.
+    pub fn for_pixels(self, pixels: i64) -> Machine {
+        let cost = |vectors: i64| {
+            let tiles = (pixels.max(1) + vectors * self.lanes - 1) / (vectors * self.lanes);
+            tiles * vectors * [140, 108, 100][(vectors - 1).clamp(0, 2) as usize]
+        };
+        let best = (1..=self.pixels).min_by_key(|v| (cost(*v), -v)).unwrap_or(self.pixels);
+        Machine { pixels: best, ..self }
+    }
     /// The type of a vector.
     pub fn vector(&self) -> String {
         format!("vector<{}xf32>", self.lanes)

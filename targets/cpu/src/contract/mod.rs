@@ -33,7 +33,10 @@ pub struct Planned {
 /// The schedule of a kernel for vectors of so many f32 lanes, where the micro-kernels compute it.
 pub fn plan(kernel: &Kernel, lanes: i64) -> Option<Planned> {
     let form = form::analyse(kernel)?;
-    let machine = Machine::of(lanes);
+    let mut machine = Machine::of(lanes);
+    if let (Side::Pixels, Some(pixels)) = (form.side, form.result_m().extent.as_const()) {
+        machine = machine.for_pixels(pixels);
+    }
     // Without masked loads the generic path, which has no masks in the middle of a row, is faster.
     if form.side == Side::Depthwise && machine.lanes < 8 {
         return None;
