@@ -7,7 +7,7 @@ use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::graph::Node;
 use oaaxc_ir::program::Program;
 use oaaxc_ir::{Graph, lower};
-use oaaxc_passes::graph::{dead, fold};
+use oaaxc_passes::graph::{dead, fold, refine};
 use oaaxc_passes::kernel::encode::{LevelSpec, Weights, encode};
 use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve};
 use oaaxc_target_api::{CodeObject, Device, EmitCx, Target};
@@ -85,7 +85,13 @@ impl Progress for Silent {
 /// Graph passes that serve every target: fold what is constant, drop what is unused.
 pub fn simplify(graph: &mut Graph) {
     dead::dead(graph);
-    fold(graph);
+    // Each round knows more sizes than the one before; models need one or two.
+    for _ in 0..8 {
+        fold(graph);
+        if refine::refine(graph) == 0 {
+            break;
+        }
+    }
     dead::dead(graph);
 }
 

@@ -2,3 +2,4 @@
 
 pub mod dead;
 pub mod fold;
+pub mod refine;

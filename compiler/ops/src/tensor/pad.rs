@@ -147,8 +147,8 @@ fn lower(cx: &mut LowerCx) -> Result<()> {
     } else {
         per_dim(cx, &cells, cx.known_ints(3), x.dims.len(), Expr::constant(0))?
     };
-    let is_open = open_axes(cx) || cx.known(1).is_none();
-    if let (true, Some(Type::Tensor(ty))) = (is_open, cx.output_type(0).cloned()) {
+    // Pads that folding made known may have been open when the result's sizes were named.
+    if let Some(Type::Tensor(ty)) = cx.output_type(0).cloned() {
         for ((size, d), (before, after)) in ty.shape.iter().flatten().zip(&x.dims).zip(&pads) {
             let value = d + before + after;
             if *size != value {
