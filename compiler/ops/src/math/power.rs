@@ -1,5 +1,5 @@
-//! Pow. ONNX: "takes input data (Tensor<T>) and exponent Tensor, and produces one output data
-//! (Tensor<T>) where the function f(x) = x^exponent"; the exponent's type may differ, the result has the base's.
+//! Pow. ONNX: "takes input data (`Tensor<T>`) and exponent Tensor, and produces one output data
+//! (`Tensor<T>`) where the function f(x) = x^exponent"; the exponent's type may differ, the result has the base's.
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::eval::EvalCx;

@@ -18,6 +18,10 @@ pub static TRANSPOSE: OpDef =
 /// The permutation, checked.
 fn permutation(cx: &impl ReadAttributes, rank: usize) -> Result<Vec<usize>> {
     let Some(perm) = cx.ints("perm")? else { return Ok((0..rank).rev().collect()) };
+    // Where squeezing of unknown sizes left another rank than the run has, this is where it is met.
+    if perm.len() != rank {
+        return Err(cx.fail(Code::RANK, format!("`perm` {perm:?} orders {} dims, and the operand has {rank}", perm.len())));
+    }
     let mut sorted = perm.clone();
     sorted.sort_unstable();
     if sorted != (0..rank as i64).collect::<Vec<_>>() {
