@@ -148,6 +148,11 @@ impl Round<'_> {
         if !matches!(self.program.slots[slot].kind, SlotKind::Temp) || uses.other > 0 || uses.writers.len() != 1 {
             return None;
         }
+        // One kernel must not read what it writes itself elsewhere: its pointers do not alias.
+        let meet = |a: &Launch, b: &Launch| written_slots(a).any(|w| w != slot && b.slots.contains(&w));
+        if meet(producer, consumer) || meet(consumer, producer) {
+            return None;
+        }
         let only_reader = uses.readers.len() == 1;
         let fused = if only_reader {
             epilogue(producer, consumer, slot).or_else(|| inline(producer, consumer, slot, true))
@@ -168,6 +173,10 @@ fn read_slots(instr: &Instr) -> Vec<SlotId> {
         }
     }
     slots
+}
+
+fn written_slots(launch: &Launch) -> impl Iterator<Item = SlotId> + '_ {
+    launch.slots.iter().zip(launch.kernel.arguments()).filter(|(_, (_, b))| b.role != Role::In).map(|(slot, _)| *slot)
 }
 
 fn ops(kernel: &Kernel) -> usize {
