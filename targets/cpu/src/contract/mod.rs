@@ -13,6 +13,7 @@ mod rows;
 
 use oaaxc_emit::body::Emitter;
 use oaaxc_emit::cast::value;
+use oaaxc_emit::text::OpenLoop;
 use oaaxc_ir::DType;
 use oaaxc_ir::expr::Expr;
 use oaaxc_ir::kernel::{Kernel, LoopAxis};
@@ -103,6 +104,22 @@ impl Group<'_> {
         let sum = em.w.int_op("addi", x, &more);
         em.w.int_op("divui", &sum, &size)
     }
+}
+
+/// Opens one loop for each axis and binds them; gives the loops, outermost first, and the row-major position.
+fn open_flattened(em: &mut Emitter, axes: &[LoopAxis]) -> (Vec<OpenLoop>, String) {
+    let (zero, one) = (em.w.int(0), em.w.int(1));
+    let mut opened = Vec::new();
+    let mut row = zero.clone();
+    for axis in axes {
+        let extent = em.expr(&axis.extent);
+        let l = em.w.open(&zero, &extent, &one);
+        em.scope.bind(axis.axis, &l.counter);
+        row = em.w.int_op("muli", &row, &extent);
+        row = em.w.int_op("addi", &row, &l.counter);
+        opened.push(l);
+    }
+    (opened, row)
 }
 
 /// Where a finished tile belongs.

@@ -10,7 +10,7 @@ use oaaxc_ir::expr::Expr;
 
 use super::form::{Form, PANEL, Weights};
 use super::micro::{Machine, Summed, TileOf, micro};
-use super::{Group, Place, epilogue};
+use super::{Group, Place, epilogue, open_flattened};
 
 /// Output pixels of a group: a multiple of every level's tile.
 const GROUP_PIXELS: i64 = 192;
@@ -386,16 +386,7 @@ fn pack(em: &mut Emitter, form: &Form, g: &Group, job: &Window) {
     let length = em.w.int_op("minsi", &to_row_end, &to_tile_end);
 
     let (channels, window) = form.k.split_last().expect("there is a K axis");
-    let mut opened = Vec::new();
-    let mut row = zero.clone();
-    for k in window {
-        let extent = em.expr(&k.extent);
-        let l = em.w.open(&zero, &extent, &one);
-        em.scope.bind(k.axis, &l.counter);
-        row = em.w.int_op("muli", &row, &extent);
-        row = em.w.int_op("addi", &row, &l.counter);
-        opened.push(l);
-    }
+    let (opened, row) = open_flattened(em, window);
     let (low, high) = valid(em, form, &length);
     let row = em.w.int_op("muli", &row, job.inputs);
     let c = em.w.open(&zero, job.inputs, &one);
@@ -527,16 +518,7 @@ fn pack_weights(
     let exists = em.w.op(format_args!("arith.cmpi slt, {}, {channel_count} : i64", o.counter));
     let (number, inside) = (em.w.int_op("divui", &o.counter, &panel), em.w.int_op("remui", &o.counter, &panel));
     let (channels, window) = form.k.split_last().expect("there is a K axis");
-    let mut opened = Vec::new();
-    let mut row = zero.clone();
-    for k in window {
-        let extent = em.expr(&k.extent);
-        let l = em.w.open(&zero, &extent, &one);
-        em.scope.bind(k.axis, &l.counter);
-        row = em.w.int_op("muli", &row, &extent);
-        row = em.w.int_op("addi", &row, &l.counter);
-        opened.push(l);
-    }
+    let (opened, row) = open_flattened(em, window);
     let c = em.w.open(&zero, inputs, &one);
     let input = em.w.int_op("addi", input0, &c.counter);
     em.scope.bind(channels.axis, &input);

@@ -8,7 +8,7 @@ use oaaxc_ir::expr::Expr;
 
 use super::form::{Form, PANEL, Weights};
 use super::micro::{Machine, Summed, TileOf, micro};
-use super::{Group, Place, epilogue};
+use super::{Group, Place, epilogue, open_flattened};
 
 /// Rows of a group: a multiple of every level's tile.
 pub const BLOCK_ROWS: i64 = 96;
@@ -236,16 +236,7 @@ fn pack(
     em.w.branch(&full, &whole, &part);
     for is_whole in [true, false] {
         em.w.block(if is_whole { &whole } else { &part }, "");
-        let mut opened = Vec::new();
-        let mut row = zero.clone();
-        for k in &form.k {
-            let extent = em.expr(&k.extent);
-            let l = em.w.open(&zero, &extent, &one);
-            em.scope.bind(k.axis, &l.counter);
-            row = em.w.int_op("muli", &row, &extent);
-            row = em.w.int_op("addi", &row, &l.counter);
-            opened.push(l);
-        }
+        let (opened, row) = open_flattened(em, &form.k);
         let at = em.expr(offset);
         let from = em.w.element(&source, &at, "f32");
         let at = em.w.int_op("muli", &row, &panel);
