@@ -1,35 +1,8 @@
-//! Keys of `Config`. Unknown keys are ignored without looking at their values, as OAAX demands; a bad
-//! value of a known key is an error.
-//!
-//! Known: `num_threads`, `log_level` (0 to 6), `log_file`, `device_type` (CPU or AUTO), and our own
-//! `oaaxc.queue_depth` (requests a model, default 1024), `oaaxc.queue_full` (`error`, `timeout`),
-//! `oaaxc.cpu_level`, `oaaxc.variant`, `oaaxc.manifest_sha256`, `oaaxc.verify` (`open`, `run`).
+//! `Config` as settings: what the header's arrays say. Entries without a key or a value are skipped.
 
-use crate::types::{Config, Failure, Outcome, Status};
-use oaax_core::{Options, Verify, digest_from_hex};
+use crate::types::{Config, ModelConfig};
+use oaax_service::{Failure, Outcome, Settings, Source, Status, is_known};
 use std::ffi::{CStr, c_char};
-
-/// What the keys say.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// How models are opened.
-    pub options: Options,
-    /// Requests that may wait for one model.
-    pub queue_depth: usize,
-    /// What a full queue gives.
-    pub queue_full: Status,
-    /// 0 (everything) to 6 (nothing).
-    pub log_level: u32,
-    /// Where to log.
-    pub log_file: Option<String>,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        let (options, queue_full) = (Options::default(), Status::Error);
-        Settings { options, queue_depth: 1024, queue_full, log_level: 2, log_file: None }
-    }
-}
 
 /// # Safety
 /// `text` is null or NUL-terminated.
@@ -38,83 +11,42 @@ pub unsafe fn text(text: *const c_char) -> Option<String> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-impl Settings {
-    /// These settings with what `config` says.
-    ///
-    /// # Safety
-    /// `config` as the header says; arrays and entries may be null.
-    pub unsafe fn with(mut self, config: &Config) -> Outcome<Settings> {
-        let count = usize::try_from(config.length).map_err(|_| wrong("a Config has a negative length".to_owned()))?;
-        if count > 0 && (config.keys.is_null() || config.values.is_null()) {
-            return Err(wrong("a Config with entries has no arrays".to_owned()));
-        }
-        for index in 0..count {
-            // SAFETY: by this function's contract both arrays have `length` entries.
-            let (key, value) = unsafe { (*config.keys.add(index), *config.values.add(index)) };
-            // SAFETY: keys are strings or null.
-            let Some(key) = (unsafe { text(key) }) else { continue };
-            if !KNOWN.contains(&key.as_str()) {
-                continue;
-            }
-            // SAFETY: values of known keys are strings or null.
-            let Some(value) = (unsafe { text(value) }) else { continue };
-            self.set(&key, value.trim())?;
-        }
-        Ok(self)
+/// `settings` with what `config` says.
+///
+/// # Safety
+/// `config` as the header says; arrays and entries may be null.
+pub unsafe fn with(mut settings: Settings, config: &Config) -> Outcome<Settings> {
+    let wrong = |message: &str| Failure::new(Status::InvalidArgument, message);
+    let count = usize::try_from(config.length).map_err(|_| wrong("a Config has a negative length"))?;
+    if count > 0 && (config.keys.is_null() || config.values.is_null()) {
+        return Err(wrong("a Config with entries has no arrays"));
     }
-
-    fn set(&mut self, key: &str, value: &str) -> Outcome<()> {
-        let number = |least: u32, most: u32| match value.parse::<u32>() {
-            Ok(number) if (least..=most).contains(&number) => Ok(number),
-            _ => Err(wrong(format!("{key} is {value:?}, not a number from {least} to {most}"))),
-        };
-        match key {
-            "num_threads" => self.options.threads = number(0, 1024)? as usize,
-            "log_level" => self.log_level = number(0, 6)?,
-            "log_file" => self.log_file = Some(value.to_owned()).filter(|path| !path.is_empty()),
-            "device_type" => match value.to_ascii_uppercase().as_str() {
-                "CPU" | "AUTO" => {}
-                _ => return Err(Failure::new(Status::DeviceError, format!("device_type {value:?} is not driven here, CPU is"))),
-            },
-            "oaaxc.queue_depth" => self.queue_depth = number(1, 1 << 20)? as usize,
-            "oaaxc.queue_full" => {
-                self.queue_full = match value {
-                    "error" => Status::Error,
-                    "timeout" => Status::Timeout,
-                    _ => return Err(wrong(format!("{key} is {value:?}, not error or timeout"))),
-                }
-            }
-            "oaaxc.cpu_level" => self.options.cpu_level = Some(value.to_owned()),
-            "oaaxc.variant" => self.options.variant = Some(value.to_owned()),
-            "oaaxc.manifest_sha256" => match digest_from_hex(value) {
-                Some(digest) => self.options.manifest_digest = Some(digest),
-                None => return Err(wrong(format!("{key} is {value:?}, not 64 lower-case hexadecimal digits"))),
-            },
-            _ => {
-                self.options.verify = match value {
-                    "open" => Verify::AtOpen,
-                    "run" => Verify::AtFirstRun,
-                    _ => return Err(wrong(format!("{key} is {value:?}, not open or run"))),
-                }
-            }
-        }
-        Ok(())
+    for index in 0..count {
+        // SAFETY: by this function's contract both arrays have `length` entries.
+        let (key, value) = unsafe { (*config.keys.add(index), *config.values.add(index)) };
+        // SAFETY: keys are strings or null.
+        let Some(key) = (unsafe { text(key) }).filter(|key| is_known(key)) else { continue };
+        // SAFETY: values of known keys are strings or null.
+        let Some(value) = (unsafe { text(value) }) else { continue };
+        settings.set(&key, &value)?;
     }
+    Ok(settings)
 }
 
-const KNOWN: &[&str] = &[
-    "num_threads",
-    "log_level",
-    "log_file",
-    "device_type",
-    "oaaxc.queue_depth",
-    "oaaxc.queue_full",
-    "oaaxc.cpu_level",
-    "oaaxc.variant",
-    "oaaxc.manifest_sha256",
-    "oaaxc.verify",
-];
-
-fn wrong(message: String) -> Failure {
-    Failure::new(Status::InvalidArgument, message)
+/// Where a model lies; bytes go before a path where both are given.
+///
+/// # Safety
+/// `config` as the header says; the source must be used while it stands.
+pub unsafe fn source(config: &ModelConfig) -> Outcome<Source<'_>> {
+    // SAFETY: a string or null.
+    let path = unsafe { text(config.file_path) };
+    match (config.model_data.is_null(), path) {
+        (false, _) if config.model_size > isize::MAX as usize => {
+            Err(Failure::new(Status::InvalidArgument, "model_size is impossible"))
+        }
+        // SAFETY: the caller gives as many bytes.
+        (false, _) => Ok(Source::Memory(unsafe { std::slice::from_raw_parts(config.model_data, config.model_size) })),
+        (true, Some(path)) => Ok(Source::File(path)),
+        (true, None) => Err(Failure::new(Status::InvalidArgument, "a ModelConfig has neither file_path nor model_data")),
+    }
 }

@@ -6,40 +6,35 @@
 //! streams or to a file, except the log file that the host asks for.
 
 mod config;
-mod engine;
 mod tensors;
-mod texts;
 mod types;
 
-use config::Settings;
-use engine::Engine;
+use oaax_service::{Engine, Failure, Log, Outcome, Settings, Status, Texts};
 use std::{
     ffi::{c_char, c_int},
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::catch_unwind,
     sync::{Arc, Mutex, PoisonError},
 };
-use texts::{ERROR, INFO, LOG};
-use types::{Config, Failure, ModelConfig, Outcome, Status, Tensors};
+use tensors::Request;
+use types::{Config, ModelConfig, Tensors};
+
+type Running = Arc<Engine<Request>>;
 
 /// What stands between init and cleanup.
-static ENGINE: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
+static ENGINE: Mutex<Option<Running>> = Mutex::new(None);
+/// The last error, and those before it.
+static ERROR: Texts = Texts::new(1024);
+/// The last states.
+static INFO: Texts = Texts::new(64);
+static LOG: Log = Log::new();
 
-fn engine() -> Outcome<Arc<Engine>> {
+fn engine() -> Outcome<Running> {
     let engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     engine.ok_or_else(|| Failure::new(Status::NotInitialized, "the runtime is not initialised"))
 }
 
-/// Calls `body`, keeps the sentence of a failure, catches panics.
 fn guard(body: impl FnOnce() -> Outcome<()>) -> c_int {
-    let bug = || Err(Failure::new(Status::UnknownError, "the runtime met a bug of its own"));
-    match catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| bug()) {
-        Ok(()) => Status::Success as c_int,
-        Err(failure) => {
-            ERROR.set(&failure.message);
-            LOG.write(&failure.message);
-            failure.status as c_int
-        }
-    }
+    oaax_service::guard(&ERROR, &LOG, body) as c_int
 }
 
 /// Starts the runtime.
@@ -54,7 +49,7 @@ pub unsafe extern "C" fn runtime_init(config: Config) -> c_int {
             return Err(Failure::new(Status::AlreadyInitialized, "the runtime is initialised already"));
         }
         // SAFETY: by this function's contract.
-        let settings = unsafe { Settings::default().with(&config) }?;
+        let settings = unsafe { config::with(Settings::default(), &config) }?;
         ERROR.clear();
         LOG.open(settings.log_file.as_deref(), settings.log_level);
         *engine = Some(Arc::new(Engine::new(settings)));
@@ -74,8 +69,15 @@ pub unsafe extern "C" fn runtime_load_models(num_models: c_int, model_configs: *
         if count == 0 || model_configs.is_null() {
             return Err(Failure::new(Status::InvalidArgument, "no models are given"));
         }
+        engine.needs_models()?;
         // SAFETY: by this function's contract there are as many configs.
-        unsafe { engine.load(std::slice::from_raw_parts(model_configs, count)) }
+        let configs = unsafe { std::slice::from_raw_parts(model_configs, count) };
+        let mut sources = Vec::new();
+        for config in configs {
+            // SAFETY: by this function's contract; the sources are gone when this call returns.
+            sources.push(unsafe { (config::with(engine.settings().clone(), &config.config)?, config::source(config)?) });
+        }
+        engine.load(sources, |_| Ok(()))
     })
 }
 
@@ -85,8 +87,19 @@ pub unsafe extern "C" fn runtime_load_models(num_models: c_int, model_configs: *
 /// As the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn runtime_enqueue_input(model_id: c_int, input_tensors: *mut Tensors) -> c_int {
-    // SAFETY: by this function's contract.
-    guard(|| unsafe { engine()?.enqueue(model_id, input_tensors) })
+    guard(|| {
+        let engine = engine()?;
+        let model = engine.model(model_id)?;
+        if input_tensors.is_null() {
+            return Err(Failure::new(Status::InvalidArgument, "input_tensors is NULL"));
+        }
+        // SAFETY: by this function's contract.
+        let request = unsafe { Request::read(input_tensors, &model.inputs) }?;
+        engine.enqueue(&model, request).map_err(|(mut request, failure)| {
+            request.disown();
+            failure
+        })
+    })
 }
 
 /// Waits for an output.
@@ -118,7 +131,11 @@ pub unsafe extern "C" fn runtime_retrieve_output(
             Ok(response) => unsafe { *output_tensors = response.give_away() },
             Err(failure) => {
                 let message = format!("request {} of model {}: {}", done.id, done.model, failure.message);
-                return Err(Failure::new(Status::InferenceError, message));
+                let status = match failure.status {
+                    Status::DeviceError => Status::DeviceError,
+                    _ => Status::InferenceError,
+                };
+                return Err(Failure::new(status, message));
             }
         }
         Ok(())
@@ -173,7 +190,10 @@ pub extern "C" fn runtime_get_info() -> *const c_char {
 
 /// A host that unloads the library or exits without cleanup must not leave threads in unmapped code.
 extern "C" fn at_unload() {
-    runtime_cleanup();
+    // A process that was forked has the state but not the threads; it leaves both to the system.
+    if engine().is_ok_and(|engine| engine.is_ours()) {
+        runtime_cleanup();
+    }
 }
 
 #[used]

@@ -3,16 +3,16 @@
 
 use crate::{
     config::text,
-    types::{Failure, Outcome, Status, TensorDescriptor, Tensors},
+    types::{TensorDescriptor, Tensors},
 };
 use oaax_core::{Output, PortInfo, Tensor, Value, abi::DType};
+use oaax_service::{Failure, Outcome, Status};
 use std::ffi::{c_char, c_int, c_void};
 
 /// An input that the runtime has taken over; freed on drop.
 pub struct Request {
     raw: *mut Tensors,
-    /// The caller's id.
-    pub id: i32,
+    id: i32,
     dims: Vec<Vec<i64>>,
     /// For each input of the model, which tensor it is.
     order: Vec<usize>,
@@ -92,8 +92,20 @@ impl Request {
         }
     }
 
-    /// The tensors in the order of the model's inputs.
-    pub fn values(&self) -> Outcome<Vec<Value<'_>>> {
+    /// Leaves the tensors to the caller.
+    pub fn disown(&mut self) {
+        self.raw = std::ptr::null_mut();
+    }
+}
+
+impl oaax_service::Request for Request {
+    type Response = Response;
+
+    fn id(&self) -> i32 {
+        self.id
+    }
+
+    fn values(&self) -> Outcome<Vec<Value<'_>>> {
         let descriptors = self.descriptors();
         let value = |index: &usize| {
             let descriptor = &descriptors[*index];
@@ -112,9 +124,8 @@ impl Request {
         self.order.iter().map(value).collect()
     }
 
-    /// Leaves the tensors to the caller.
-    pub fn disown(&mut self) {
-        self.raw = std::ptr::null_mut();
+    fn respond(&self, outputs: Vec<Output>, ports: &[PortInfo]) -> Outcome<Response> {
+        Response::new(self.id, outputs, ports)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The library as an OAAX host sees it: header, exports, and `host.c`, which goes through the
 //! checklist R2-1 to R2-19 over real artefacts.
 
-use oaax_testkit::{programs, root, run, write_model};
+use oaax_testkit::{oaax_library, programs, run, write_model};
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -13,19 +13,6 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The newest static library of this build.
-fn archive() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its path");
-    let deps = test.parent().expect("in a folder").read_dir().expect("a folder").flatten();
-    let ours = |path: &PathBuf| {
-        path.file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with("liboaax2_runtime") && name.ends_with(".a"))
-    };
-    let found = deps.map(|entry| entry.path()).filter(ours);
-    found.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok()).expect("cargo built the static library")
-}
-
 /// Library, host and models, made once.
 fn setup() -> &'static Path {
     static SETUP: OnceLock<PathBuf> = OnceLock::new();
@@ -33,7 +20,7 @@ fn setup() -> &'static Path {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oaax2");
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("cargo's folder is writable");
-        run(text(&root().join("scripts/link-oaax2")), &[text(&archive()), text(&folder.join("libRuntimeLibrary.so"))]);
+        oaax_library(2, &folder.join("libRuntimeLibrary.so"));
         for program in
             [programs::scaled_sum(), programs::gather(), programs::nonzero(), programs::counting(true), programs::cells()]
         {

@@ -133,3 +133,26 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     assert!(done.status.success(), "{program} {arguments:?}: {}\n{out}{err}", done.status);
     out.into_owned()
 }
+
+/// Links the OAAX runtime of this version, 1 or 2, from the newest static library of the build that the
+/// calling test belongs to (a test of that library's own crate, or of one that depends on it).
+pub fn oaax_library(version: u32, output: &Path) {
+    let test = std::env::current_exe().expect("a test knows its path");
+    let deps = test.parent().expect("in a folder").read_dir().expect("a folder").flatten();
+    let start = format!("liboaax{version}_runtime");
+    let ours = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&start) && name.ends_with(".a"))
+    };
+    let found = deps.map(|entry| entry.path()).filter(ours);
+    let archive = found.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
+    let archive = archive.expect("cargo built the static library");
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    run(&text(&root().join("scripts/link-oaax")), &[&version.to_string(), &text(&archive), &text(output)]);
+}
+
+/// Runs a program under valgrind: no invalid access, no bad free, no leak.
+pub fn valgrind(program: &Path, arguments: &[&str]) {
+    let program = program.to_str().expect("UTF-8");
+    let flags = ["--quiet", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,possible", program];
+    run("valgrind", &[&flags[..], arguments].concat());
+}

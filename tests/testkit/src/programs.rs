@@ -186,6 +186,15 @@ pub fn any_rank() -> Program {
     b.finish().expect("a valid program")
 }
 
+/// A half-precision tensor goes out as it came: a type that OAAX 1.x has no number for.
+pub fn half() -> Program {
+    let mut b = builder("half");
+    let n = b.register();
+    let x = b.input("x", DType::F16, &[Dim::bind(n, "N")]);
+    b.output_from("same", x, None);
+    b.finish().expect("a valid program")
+}
+
 /// `count` host instructions that do nothing else, to measure the interpreter.
 pub fn counting(launches: bool) -> Program {
     let mut b = builder("counting");

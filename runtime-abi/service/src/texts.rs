@@ -12,32 +12,31 @@ use std::{
     },
 };
 
-/// How many texts a [`Texts`] keeps: a pointer stays good while as many newer ones are made.
-const KEPT: usize = 64;
-
-/// The current text and some older ones, so that a pointer that was just given stays good.
+/// The current text and older ones: equal texts are one, and a pointer stays good until the texts
+/// are forgotten or as many newer ones were made as are kept.
 pub struct Texts {
     current: AtomicPtr<c_char>,
     kept: Mutex<VecDeque<CString>>,
+    most: usize,
 }
 
-/// The last error.
-pub static ERROR: Texts = Texts::new();
-/// The last state.
-pub static INFO: Texts = Texts::new();
-
 impl Texts {
-    const fn new() -> Texts {
-        Texts { current: AtomicPtr::new(null_mut()), kept: Mutex::new(VecDeque::new()) }
+    /// No text; at most `most` will be kept.
+    pub const fn new(most: usize) -> Texts {
+        Texts { current: AtomicPtr::new(null_mut()), kept: Mutex::new(VecDeque::new()), most }
     }
 
     /// Makes `text` the current one.
     pub fn set(&self, text: &str) -> *const c_char {
         let end = text.find('\0').unwrap_or(text.len());
         let text = CString::new(&text[..end]).unwrap_or_default();
-        let start = text.as_ptr().cast_mut();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == KEPT {
+        let text = match kept.iter().position(|old| *old == text) {
+            Some(place) => kept.remove(place).unwrap_or(text),
+            None => text,
+        };
+        let start = text.as_ptr().cast_mut();
+        if kept.len() == self.most {
             kept.pop_front();
         }
         kept.push_back(text);
@@ -61,13 +60,15 @@ impl Texts {
 /// Errors go to the file that the host named, if it can be written; never anywhere else.
 pub struct Log(Mutex<Option<File>>);
 
-/// The log.
-pub static LOG: Log = Log(Mutex::new(None));
-
 /// Levels above this log nothing: 4 is "error" in the usual count from trace (0) to off (6).
 const ERROR_LEVEL: u32 = 4;
 
 impl Log {
+    /// No file.
+    pub const fn new() -> Log {
+        Log(Mutex::new(None))
+    }
+
     /// Opens `path` to append; a file that cannot be written is no failure, as OAAX demands.
     pub fn open(&self, path: Option<&str>, level: u32) {
         let file = path.filter(|_| level <= ERROR_LEVEL);
@@ -85,5 +86,29 @@ impl Log {
     /// Closes the file.
     pub fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Texts;
+
+    #[test]
+    fn equal_texts_are_one_and_pointers_stay_good() {
+        let texts = Texts::new(3);
+        let first = texts.set("a");
+        texts.set("b");
+        assert_eq!(texts.set("a"), first);
+        texts.set("c");
+        texts.set("d");
+        assert_eq!(texts.set("a"), first);
+        texts.clear();
+        assert!(texts.get().is_null());
     }
 }
