@@ -14,6 +14,10 @@ pub trait Target: Sync {
     fn name(&self) -> &str;
     /// What passes may know of it.
     fn device(&self) -> &Device;
+    /// Whether the device can run a kernel; the error is a sentence that says why not.
+    fn claims(&self, _kernel: &Kernel) -> Result<(), String> {
+        Ok(())
+    }
     /// Compiles canonical kernels. One entry per kernel, in order, for every level of the object.
     fn emit(&self, kernels: &[Kernel], cx: &EmitCx) -> Result<CodeObject, Diagnostics>;
 }
@@ -23,7 +27,7 @@ pub trait Target: Sync {
 pub struct Device {
     /// `cpu`, `gpu`.
     pub kind: &'static str,
-    /// Architecture: `x86_64`.
+    /// Architecture: `x86_64`, `amdgcn`.
     pub arch: &'static str,
     /// No fusion, no reassociation, no packing: the oracle for whole models.
     pub strict: bool,
@@ -58,8 +62,10 @@ pub struct CodeObject {
 /// One instruction-set level.
 #[derive(Clone, Debug)]
 pub struct Level {
-    /// `x86-64-v3`.
+    /// `x86-64-v3`, `gfx942`.
     pub name: String,
+    /// How a file of it ends: `so`, `hsaco`, `ptx`, `spv.a`.
+    pub extension: &'static str,
     /// The linked, freestanding object.
     pub object: Vec<u8>,
     /// One entry per kernel, in order.
@@ -73,8 +79,10 @@ pub struct KernelEntry {
     pub symbol: String,
     /// How many groups there are, over the kernel's symbols s0, s1, …; groups are independent.
     pub groups: Expr,
-    /// Bytes of scratch that one worker needs, likewise.
+    /// Bytes of scratch that one worker (on a GPU: one launched work group) needs, likewise.
     pub scratch: Expr,
+    /// Threads of a work group; 0 on a CPU, whose groups are plain calls.
+    pub threads: u32,
     /// Whether a schedule of its own was used, or the generic path.
     pub generic: bool,
 }

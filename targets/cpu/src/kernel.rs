@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use oaaxc_emit::access::Resolver;
-use oaaxc_emit::body::Emitter;
+use oaaxc_emit::body::{Emitter, Fault};
 use oaaxc_emit::cast::is_emitted;
 use oaaxc_emit::index::Scope;
 use oaaxc_emit::nest::{Nest, has_axes};
@@ -63,8 +63,9 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Emitted,
         scope: Scope { ranges: resolver.ranges.clone(), ..Scope::default() },
         kernel,
         pointers: (0..kernel.buffers.len()).map(|i| format!("%p{i}")).collect(),
+        spaces: vec!["!llvm.ptr"; kernel.buffers.len()],
         strict: options.strict,
-        fault: None,
+        fault: Fault::Leave(None),
     };
     let mut g = Generator { em, resolver, shared_scratch: 0.into(), routines: Vec::new(), lanes: options.lanes, generic: true };
     let groups = g.kernel(kernel)?;
@@ -147,7 +148,7 @@ impl Generator<'_> {
         result.map(|()| partition::groups(&axes, &grain))
     }
     fn fault(&mut self) {
-        let Some(label) = self.em.fault.clone() else { return };
+        let Fault::Leave(Some(label)) = self.em.fault.clone() else { return };
         let w = &mut self.em.w;
         w.block(&label, "%fault_value: i64, %fault_limit: i64");
         let (one, place) = (w.constant("1 : i32"), w.constant("0 : i32"));

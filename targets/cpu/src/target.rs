@@ -173,7 +173,7 @@ fn emit_level(
                     batch.push(Job { key, mlir: emitted.text, level: level.machine.clone() });
                 }
                 let Emitted { groups, scratch, generic, .. } = emitted;
-                entries.push(KernelEntry { symbol, groups, scratch, generic });
+                entries.push(KernelEntry { symbol, groups, scratch, threads: 0, generic });
             }
             Err(why) => errors.push(Diagnostic::error(Code::UNSUPPORTED, format!("{}: {why}", kernel.name.0))),
         }
@@ -196,7 +196,7 @@ fn emit_level(
         return None;
     }
     match pool.link(&objects, &level.machine) {
-        Ok(object) => Some(LinkedLevel { name: level.name.clone(), object, kernels: entries }),
+        Ok(object) => Some(LinkedLevel { name: level.name.clone(), extension: "so", object, kernels: entries }),
         Err(e) => {
             errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", level.name)));
             None

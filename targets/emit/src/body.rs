@@ -20,10 +20,28 @@ pub struct Emitter<'k> {
     pub kernel: &'k Kernel,
     /// One pointer name per buffer.
     pub pointers: Vec<String>,
+    /// The pointers' types, one per buffer.
+    pub spaces: Vec<&'static str>,
     /// Every operation alone, in the interpreter's order.
     pub strict: bool,
-    /// The block `(value: i64, limit: i64)` that ends the kernel with a fault, where one was needed.
-    pub fault: Option<String>,
+    /// What a fault does.
+    pub fault: Fault,
+}
+
+/// What a fault does.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The kernel ends at once, in the block `(value: i64, limit: i64)` of this name, once one was needed.
+    Leave(Option<String>),
+    /// The first fault of a run is recorded, and the kernel goes on without the element.
+    Record {
+        /// The record in device memory: `{ i32 state, launch, code, place, i64 value, limit }`.
+        record: String,
+        /// The number of the launch, an i32.
+        launch: String,
+        /// The synchronisation scope of the whole device.
+        scope: &'static str,
+    },
 }
 
 impl Emitter<'_> {
@@ -71,16 +89,19 @@ impl Emitter<'_> {
     fn load(&mut self, access: &Access, when: Option<String>, otherwise: Scalar) -> Value {
         let dtype = self.kernel.buffer(access.buffer).dtype;
         let guard = self.guard(access, when);
-        let Some(guard) = guard else {
-            self.fault_checks(access);
+        if guard.is_none() && !self.goes_on(access) {
+            self.fault_checks(access, "");
             return self.load_element(access, dtype);
-        };
+        }
         let otherwise = cast::constant(&mut self.w, otherwise).name;
         let (inside, after) = (self.w.label(), self.w.label());
         let ty = carried(dtype);
-        self.w.branch(&guard, &inside, &format!("{after}({otherwise} : {ty})"));
-        self.w.block(&inside, "");
-        self.fault_checks(access);
+        let without = format!("{after}({otherwise} : {ty})");
+        if let Some(guard) = guard {
+            self.w.branch(&guard, &inside, &without);
+            self.w.block(&inside, "");
+        }
+        self.fault_checks(access, &without);
         let element = self.load_element(access, dtype).name;
         self.w.line(format_args!("cf.br {after}({element} : {ty})"));
         let name = self.w.name();
@@ -88,14 +109,17 @@ impl Emitter<'_> {
         value(dtype, name)
     }
     fn store(&mut self, access: &Access, when: Option<String>, v: &Value) {
-        let Some(guard) = self.guard(access, when) else {
-            self.fault_checks(access);
+        let guard = self.guard(access, when);
+        if guard.is_none() && !self.goes_on(access) {
+            self.fault_checks(access, "");
             return self.store_element(access, v);
-        };
+        }
         let (inside, after) = (self.w.label(), self.w.label());
-        self.w.branch(&guard, &inside, &after);
-        self.w.block(&inside, "");
-        self.fault_checks(access);
+        if let Some(guard) = guard {
+            self.w.branch(&guard, &inside, &after);
+            self.w.block(&inside, "");
+        }
+        self.fault_checks(access, &after);
         self.store_element(access, v);
         self.w.jump(&after);
         self.w.block(&after, "");
@@ -125,7 +149,12 @@ impl Emitter<'_> {
         let predicate = if check.low { "ult" } else { "slt" };
         self.w.op(format_args!("arith.cmpi {predicate}, {index}, {size} : i64"))
     }
-    fn fault_checks(&mut self, access: &Access) {
+    /// Whether the kernel goes on where a check of this access fails.
+    fn goes_on(&self, access: &Access) -> bool {
+        access.bounds == Bounds::Fault && !access.checks.is_empty() && matches!(self.fault, Fault::Record { .. })
+    }
+    /// Checks that end the run; `without` is where a kernel that goes on goes.
+    fn fault_checks(&mut self, access: &Access, without: &str) {
         if access.bounds != Bounds::Fault {
             return;
         }
@@ -133,13 +162,38 @@ impl Emitter<'_> {
             let holds = self.holds(check);
             let (index, size) = (self.expr(&check.index), self.expr(&check.size));
             let next = self.w.label();
-            let fault = self.fault_block();
-            self.w.branch(&holds, &next, &format!("{fault}({index}, {size} : i64, i64)"));
+            match self.fault.clone() {
+                Fault::Leave(label) => {
+                    let fault = label.unwrap_or_else(|| "^fault".to_string());
+                    self.w.branch(&holds, &next, &format!("{fault}({index}, {size} : i64, i64)"));
+                    self.fault = Fault::Leave(Some(fault));
+                }
+                Fault::Record { record, launch, scope } => {
+                    let fault = self.w.label();
+                    self.w.branch(&holds, &next, &fault);
+                    self.w.block(&fault, "");
+                    self.record(&record, &launch, scope, (&index, &size), without);
+                }
+            }
             self.w.block(&next, "");
         }
     }
-    fn fault_block(&mut self) -> String {
-        self.fault.get_or_insert_with(|| "^fault".to_string()).clone()
+    /// Fills the record, where this is the first fault of the run, and jumps.
+    fn record(&mut self, record: &str, launch: &str, scope: &str, (index, size): (&str, &str), next: &str) {
+        let space = self.w.pointer;
+        let (zero, one) = (self.w.constant("0 : i32"), self.w.constant("1 : i32"));
+        let w = &mut self.w;
+        let swap =
+            w.op(format_args!("llvm.cmpxchg {record}, {zero}, {one} syncscope(\"{scope}\") monotonic monotonic : {space}, i32"));
+        let won = w.op(format_args!("llvm.extractvalue {swap}[1] : !llvm.struct<(i32, i1)>"));
+        let fill = w.label();
+        w.branch(&won, &fill, next);
+        w.block(&fill, "");
+        for (at, v, ty) in [(4, launch, "i32"), (8, &one, "i32"), (12, &zero, "i32"), (16, index, "i64"), (24, size, "i64")] {
+            let address = w.op(format_args!("llvm.getelementptr {record}[{at}] : ({space}) -> {space}, i8"));
+            w.line(format_args!("llvm.store {v}, {address} : {ty}, {space}"));
+        }
+        w.line(format_args!("cf.br {next}"));
     }
     /// The address of an element whose checks hold.
     pub fn address(&mut self, access: &Access) -> String {
@@ -147,34 +201,43 @@ impl Emitter<'_> {
         self.scope.trust = true;
         let offset = self.expr(&access.offset);
         self.scope.trust = false;
-        let pointer = self.pointers[access.buffer.0 as usize].clone();
-        self.w.element(&pointer, &offset, ty)
+        let at = access.buffer.0 as usize;
+        let (pointer, space) = (self.pointers[at].clone(), self.spaces[at]);
+        self.w.element_in(space, &pointer, &offset, ty)
     }
     fn load_element(&mut self, access: &Access, dtype: DType) -> Value {
         let address = self.address(access);
-        self.load_from(&address, dtype)
+        self.load_in(self.spaces[access.buffer.0 as usize], &address, dtype)
     }
     fn store_element(&mut self, access: &Access, v: &Value) {
         let address = self.address(access);
-        self.store_to(&address, v);
+        self.store_in(self.spaces[access.buffer.0 as usize], &address, v);
     }
-    /// Reads an element at an address.
+    /// Reads an element at an address of memory that the kernel is given.
     pub fn load_from(&mut self, address: &str, dtype: DType) -> Value {
+        self.load_in(self.w.pointer, address, dtype)
+    }
+    /// Writes an element to an address of memory that the kernel is given.
+    pub fn store_to(&mut self, address: &str, v: &Value) {
+        self.store_in(self.w.pointer, address, v);
+    }
+    /// Reads an element at an address of type `space`.
+    pub fn load_in(&mut self, space: &str, address: &str, dtype: DType) -> Value {
         let ty = stored(dtype);
-        let mut name = self.w.op(format_args!("llvm.load {address} : !llvm.ptr -> {ty}"));
+        let mut name = self.w.op(format_args!("llvm.load {address} : {space} -> {ty}"));
         if dtype == DType::Bool {
             let zero = self.w.constant("0 : i8");
             name = self.w.op(format_args!("arith.cmpi ne, {name}, {zero} : i8"));
         }
         value(dtype, name)
     }
-    /// Writes an element to an address.
-    pub fn store_to(&mut self, address: &str, v: &Value) {
+    /// Writes an element to an address of type `space`.
+    pub fn store_in(&mut self, space: &str, address: &str, v: &Value) {
         let ty = stored(v.dtype);
         let mut name = v.name.clone();
         if v.dtype == DType::Bool {
             name = self.w.op(format_args!("arith.extui {name} : i1 to i8"));
         }
-        self.w.line(format_args!("llvm.store {name}, {address} : {ty}, !llvm.ptr"));
+        self.w.line(format_args!("llvm.store {name}, {address} : {ty}, {space}"));
     }
 }

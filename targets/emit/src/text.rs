@@ -17,6 +17,12 @@ pub struct Writer {
     constants: HashMap<String, String>,
     /// Whether the machine has a fused multiply-add.
     pub fma: bool,
+    /// Only operations that every back end has inline: no remainder of floats, no minimum that knows NaN.
+    pub portable: bool,
+    /// The type of pointers to the memory that kernels are given.
+    pub pointer: &'static str,
+    /// The type of pointers to stack slots.
+    pub private: &'static str,
 }
 
 /// A counted loop that is open.
@@ -30,9 +36,9 @@ pub struct OpenLoop {
 }
 
 impl Writer {
-    /// An empty body.
+    /// An empty body for a machine with one address space.
     pub fn new(fma: bool) -> Writer {
-        Writer { fma, ..Writer::default() }
+        Writer { fma, pointer: "!llvm.ptr", private: "!llvm.ptr", ..Writer::default() }
     }
     /// A fresh value name.
     pub fn name(&mut self) -> String {
@@ -64,11 +70,12 @@ impl Writer {
     pub fn int(&mut self, value: i64) -> String {
         self.constant(format_args!("{value} : i64"))
     }
-    /// A stack slot of the entry block for `count` elements of this type.
+    /// A stack slot of the entry block for `count` elements of this type, of pointer type `private`.
     pub fn slot(&mut self, ty: &str, count: i64) -> String {
         let count = self.int(count);
         let name = self.name();
-        writeln!(self.entry, "    {name} = llvm.alloca {count} x {ty} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+        let pointer = self.private;
+        writeln!(self.entry, "    {name} = llvm.alloca {count} x {ty} {{alignment = 64 : i64}} : (i64) -> {pointer}")
             .expect("strings take text");
         name
     }
@@ -116,7 +123,11 @@ impl Writer {
     }
     /// The address of element `offset` of type `ty`.
     pub fn element(&mut self, pointer: &str, offset: &str, ty: &str) -> String {
-        self.op(format_args!("llvm.getelementptr inbounds {pointer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {ty}"))
+        self.element_in(self.pointer, pointer, offset, ty)
+    }
+    /// The same for a pointer of type `space`.
+    pub fn element_in(&mut self, space: &str, pointer: &str, offset: &str, ty: &str) -> String {
+        self.op(format_args!("llvm.getelementptr inbounds {pointer}[{offset}] : ({space}, i64) -> {space}, {ty}"))
     }
     /// Appends mathematics on one value.
     pub fn math(&mut self, f: impl FnOnce(&mut crate::math::Body) -> String) -> String {
