@@ -280,7 +280,7 @@ fn every_plan_is_placed_without_overlap() {
         PASSES.iter().for_each(|(_, pass)| pass(&mut program));
         let interned = intern::intern(&program);
         let entry = (0..interned.kernels.len()).map(|i| (format!("k{i}"), Expr::constant(1), Expr::constant(0))).collect();
-        let levels = [LevelSpec { name: "only", entries: entry }];
+        let levels = [LevelSpec { name: "only", entries: entry, generic: Vec::new() }];
         let host = encode(&program, &interned, &levels, "test", &mut Weights::default()).expect("it encodes");
         for (n, h) in [(1, 1), (2, 5), (3, 8)] {
             // Registers of input dims as a run binds them.

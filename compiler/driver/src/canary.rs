@@ -12,7 +12,7 @@ use bytes::Bytes;
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_container::{Canary, PackageFile, Role, Tolerance};
 
-use crate::data::{self, Comparison};
+use crate::data::{self, Comparison, Seed};
 use crate::execute::{self, Loaded};
 use crate::pipeline::{Options, Silent};
 use crate::session::{Built, Opened, build_graph};
@@ -40,6 +40,7 @@ pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>,
     let mut canary = Canary { seed: Some(SEED), ..Canary::default() };
     let source = if strict { "cpu:strict" } else { "build" };
     canary.extra.insert("source".into(), source.into());
+    canary.extra.insert("integers_below".into(), run.seed.below.into());
     canary.dims = run.sizes.iter().map(|(name, size)| (name.clone(), u64::try_from(*size).unwrap_or(0))).collect();
     for (i, (port, tensor)) in opened.loaded.outputs.iter().zip(&run.outputs).enumerate() {
         if LARGEST < tensor.byte_len() {
@@ -70,7 +71,9 @@ pub fn check(path: &Path, loaded: &Loaded) -> Result<Vec<Comparison>, Diagnostic
     let mut all = Vec::new();
     for canary in &manifest.canaries {
         let dims = canary.dims.iter().map(|(name, size)| (name.clone(), i64::try_from(*size).unwrap_or(i64::MAX))).collect();
-        let inputs = data::requests(&loaded.inputs, &BTreeMap::new(), &dims, canary.seed.unwrap_or(0))?;
+        let below = canary.extra.get("integers_below").and_then(serde_json::Value::as_u64);
+        let seed = Seed { below: below.unwrap_or(8), ..Seed::new(canary.seed.unwrap_or(0)) };
+        let inputs = data::requests(&loaded.inputs, &BTreeMap::new(), &dims, seed)?;
         let outputs = execute::run(loaded, &inputs)?;
         for (port, found) in loaded.outputs.iter().zip(&outputs) {
             let Some(file) = canary.outputs.get(&port.name) else { continue };

@@ -67,15 +67,34 @@ impl Random {
     }
 }
 
+/// Which seeded numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// Chooses among them.
+    pub number: u64,
+    /// Integers are below this.
+    pub below: u64,
+}
+
+impl Seed {
+    /// As people mean a seed: integers below 8.
+    pub fn new(number: u64) -> Seed {
+        Seed { number, below: 8 }
+    }
+}
+
+/// The most elements of a seeded tensor.
+const MOST_SEEDED: usize = 1 << 30;
+
 /// A seeded tensor: floats uniform in [-1, 1), integers small and not negative, bools fair.
-pub fn seeded(name: &str, dtype: DType, dims: Vec<usize>, seed: u64) -> Tensor {
-    let mut random = Random::new(seed, name);
+pub fn seeded(name: &str, dtype: DType, dims: Vec<usize>, seed: Seed) -> Tensor {
+    let mut random = Random::new(seed.number, name);
     let count: usize = dims.iter().product();
     let element = |random: &mut Random| match dtype {
         d if d.is_float() => Scalar::from_f64(random.unit() * 2.0 - 1.0),
         DType::Bool => Scalar::from_bool(random.next_bits() >> 63 == 1),
         d if d.is_complex() => Scalar::from_complex(random.unit() * 2.0 - 1.0, random.unit() * 2.0 - 1.0),
-        _ => Scalar::from_i64((random.next_bits() % 8) as i64),
+        _ => Scalar::from_i64((random.next_bits() % seed.below.max(1)) as i64),
     };
     Tensor::from_scalars(dtype, dims, (0..count).map(|_| element(&mut random)))
 }
@@ -110,7 +129,7 @@ pub fn requests(
     ports: &[PortInfo],
     given: &BTreeMap<String, Tensor>,
     dims: &BTreeMap<String, i64>,
-    seed: u64,
+    seed: Seed,
 ) -> Result<Vec<Tensor>, Diagnostic> {
     for name in given.keys() {
         if !ports.iter().any(|p| p.name == *name) {
@@ -139,7 +158,13 @@ pub fn requests(
             let chosen = sizes.get(&dim.symbol).copied().filter(|_| dim.size < 0);
             usize::try_from(chosen.unwrap_or(if dim.size >= 0 { dim.size } else { dim.min.max(1) })).unwrap_or(1)
         });
-        all.push(seeded(&port.name, dtype, shape.collect(), seed));
+        let shape: Vec<usize> = shape.collect();
+        let count = shape.iter().try_fold(1usize, |n, &dim| n.checked_mul(dim));
+        if count.is_none_or(|count| MOST_SEEDED < count) {
+            let message = format!("input \"{}\" of {shape:?} is too large to be seeded", port.name);
+            return Err(Diagnostic::error(Code::LIMIT, message).help("choose smaller sizes with --dim NAME=N"));
+        }
+        all.push(seeded(&port.name, dtype, shape, seed));
     }
     Ok(all)
 }
@@ -267,8 +292,8 @@ mod tests {
 
     #[test]
     fn seeds_decide_the_numbers() {
-        let x = seeded("x", DType::F32, vec![4], 1);
-        assert_eq!(x, seeded("x", DType::F32, vec![4], 1));
-        assert_ne!(x, seeded("y", DType::F32, vec![4], 1));
+        let x = seeded("x", DType::F32, vec![4], Seed::new(1));
+        assert_eq!(x, seeded("x", DType::F32, vec![4], Seed::new(1)));
+        assert_ne!(x, seeded("y", DType::F32, vec![4], Seed::new(1)));
     }
 }

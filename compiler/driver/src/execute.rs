@@ -9,7 +9,7 @@ use oaaxc_base::{Code, Diagnostic};
 use oaaxc_container::ValueType;
 use oaaxc_ir::{DType, Datum, Tensor};
 
-use crate::data;
+use crate::data::{self, Seed};
 
 /// A loaded artefact.
 pub struct Loaded {
@@ -160,25 +160,34 @@ pub struct Run {
     pub outputs: Vec<Tensor>,
     /// The sizes that were chosen where nobody gave any.
     pub sizes: BTreeMap<String, i64>,
+    /// What the inputs that nobody gave were drawn from.
+    pub seed: Seed,
 }
 
 /// Runs on the given tensors and seeded ones for the rest. Sizes that nobody gave are those of
-/// `data::likely_sizes` that the model takes; where it takes none, the first error is told.
+/// `data::likely_sizes` that the model takes; where it takes none, integers are drawn from 0 and 1, then all
+/// are 0, for they may be positions in a small table. Where nothing helps, the first error is told.
 pub fn run_seeded(
     loaded: &Loaded,
     given: &BTreeMap<String, Tensor>,
     dims: &BTreeMap<String, i64>,
     seed: u64,
 ) -> Result<Run, Diagnostic> {
-    let all_given = loaded.inputs.iter().all(|port| given.contains_key(&port.name));
-    let candidates = if all_given { vec![dims.clone()] } else { data::likely_sizes(&loaded.inputs, dims) };
+    let is_open = |port: &&PortInfo| !given.contains_key(&port.name);
+    let is_integer = |port: &PortInfo| DType::from_onnx(port.dtype.onnx() as i32).is_some_and(DType::is_integer);
+    let open: Vec<&PortInfo> = loaded.inputs.iter().filter(is_open).collect();
+    let candidates = if open.is_empty() { vec![dims.clone()] } else { data::likely_sizes(&loaded.inputs, dims) };
     let (mut first_error, mut not_finite) = (None, None);
-    for sizes in candidates {
-        let inputs = data::requests(&loaded.inputs, given, &sizes, seed)?;
+    let bounds: &[u64] = if open.iter().any(|port| is_integer(port)) { &[8, 2, 1] } else { &[8] };
+    for (seed, sizes) in
+        bounds.iter().flat_map(|&below| candidates.iter().map(move |sizes| (Seed { number: seed, below }, sizes)))
+    {
+        let inputs = data::requests(&loaded.inputs, given, sizes, seed)?;
+        let sizes = sizes.clone();
         match run(loaded, &inputs) {
             // A picture that is too small leaves nothing to a mean: a size with numbers is the better one.
-            Ok(outputs) if outputs.iter().all(data::is_finite) => return Ok(Run { inputs, outputs, sizes }),
-            Ok(outputs) => not_finite = not_finite.or(Some(Run { inputs, outputs, sizes })),
+            Ok(outputs) if outputs.iter().all(data::is_finite) => return Ok(Run { inputs, outputs, sizes, seed }),
+            Ok(outputs) => not_finite = not_finite.or(Some(Run { inputs, outputs, sizes, seed })),
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }

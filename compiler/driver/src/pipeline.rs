@@ -101,7 +101,7 @@ pub fn fold(graph: &mut Graph) {
 }
 
 /// Whether ONNX draws the operator's result at random, so that it is no function of its operands.
-fn is_random(node: &Node) -> bool {
+pub fn is_random(node: &Node) -> bool {
     oaaxc_ops::schema_types::lookup(node.op.domain, node.op.name, node.opset).is_some_and(|schema| schema.random)
 }
 
@@ -191,6 +191,7 @@ fn levels(code: &CodeObject) -> Vec<LevelSpec<'_>> {
         .iter()
         .map(|level| LevelSpec {
             name: &level.name,
+            generic: level.kernels.iter().map(|k| k.generic).collect(),
             entries: level.kernels.iter().map(|k| (k.symbol.clone(), k.groups.clone(), k.scratch.clone())).collect(),
         })
         .collect()

@@ -64,22 +64,35 @@ pub fn evaluate(graph: &Graph, inputs: Vec<Datum>) -> Result<Vec<Datum>> {
 
 /// As `evaluate`, telling `observe` every value as it is computed.
 pub fn evaluate_observed(graph: &Graph, inputs: Vec<Datum>, observe: &mut dyn FnMut(ValueId, &Datum)) -> Result<Vec<Datum>> {
-    let state = Evaluation { graph, values: RefCell::new(SideTable::new(None)), observe: RefCell::new(observe) };
+    evaluate_replacing(graph, inputs, &mut |value, datum| {
+        observe(value, &datum);
+        datum
+    })
+}
+
+/// As `evaluate`, going on with what `replace` makes of every value as it is computed: each node can so be
+/// evaluated on the operands of another run.
+pub fn evaluate_replacing(
+    graph: &Graph,
+    inputs: Vec<Datum>,
+    replace: &mut dyn FnMut(ValueId, Datum) -> Datum,
+) -> Result<Vec<Datum>> {
+    let state = Evaluation { graph, values: RefCell::new(SideTable::new(None)), replace: RefCell::new(replace) };
     state.block(graph.root, inputs)
 }
 
-/// Hears every value as it is computed.
-type Observe<'o> = dyn FnMut(ValueId, &Datum) + 'o;
+/// Makes something of every value as it is computed.
+type Replace<'o> = dyn FnMut(ValueId, Datum) -> Datum + 'o;
 
 struct Evaluation<'a, 'o> {
     graph: &'a Graph,
     values: RefCell<SideTable<ValueId, Option<Datum>>>,
-    observe: RefCell<&'o mut Observe<'o>>,
+    replace: RefCell<&'o mut Replace<'o>>,
 }
 
 impl Evaluation<'_, '_> {
     fn set(&self, value: ValueId, datum: Datum) {
-        (self.observe.borrow_mut())(value, &datum);
+        let datum = (self.replace.borrow_mut())(value, datum);
         self.values.borrow_mut().set(value, Some(datum));
     }
     fn get(&self, value: ValueId) -> Result<Datum> {

@@ -12,7 +12,7 @@ use oaax_abi::{Dim, EntrySpec, Instruction, KernelId, KernelSpec, Operator, Pars
 use oaaxc_base::{Origin, SideTable};
 use oaaxc_ir::expr::{Atom, Expr, SymId};
 use oaaxc_ir::interpret::store;
-use oaaxc_ir::kernel::Role;
+use oaaxc_ir::kernel::{Role, cost};
 use oaaxc_ir::program::{Instr, Program, SlotId, SlotKind};
 use oaaxc_ir::{DType, Type};
 
@@ -24,6 +24,8 @@ pub struct LevelSpec<'a> {
     pub name: &'a str,
     /// One per interned kernel: symbol, group count and scratch bytes over the kernel's symbols.
     pub entries: Vec<(String, Expr, Expr)>,
+    /// Whether each kernel was made by the generic path.
+    pub generic: Vec<bool>,
 }
 
 /// The constants of all programs of a package, each once, as one file: plain ones still share the model's mapped bytes.
@@ -190,13 +192,18 @@ impl Encoder<'_> {
                 let (groups, scratch) = (expression(groups, &mut dim), expression(scratch, &mut dim));
                 EntrySpec { object: *object, symbol: symbol.clone(), groups, scratch }
             });
+            let entries = entries.collect();
+            let cost = cost(kernel);
             let spec = KernelSpec {
                 name: kernel.name.0.clone(),
                 origin: names.join(" "),
                 places: names.clone(),
                 buffers: kernel.arguments().count() as u32,
                 dims: dims[i],
-                entries: entries.collect(),
+                operations: expression(&cost.operations, &mut dim),
+                bytes: expression(&cost.bytes, &mut dim),
+                generic: levels.last().is_some_and(|level| level.generic.get(i).is_some_and(|generic| *generic)),
+                entries,
             };
             self.kernels.push(self.builder.kernel(&spec));
         }

@@ -57,7 +57,7 @@ impl Dim {
     }
 }
 
-/// A kernel, for [`ProgramBuilder::kernel`]. In `groups` and `scratch`, `Expr::dim(i)` is dim i of the launch.
+/// A kernel, for [`ProgramBuilder::kernel`]. In its expressions `Expr::dim(i)` is dim i of the launch.
 #[derive(Clone, Debug, Default)]
 pub struct KernelSpec {
     /// A name for profiles.
@@ -70,6 +70,12 @@ pub struct KernelSpec {
     pub buffers: u32,
     /// Number of dims.
     pub dims: u32,
+    /// Scalar operations of a launch, for profiles.
+    pub operations: Expr,
+    /// Bytes that a launch reads and writes, for profiles.
+    pub bytes: Expr,
+    /// Whether the target had no schedule of its own for it.
+    pub generic: bool,
     /// One per level, in the order in which levels were added.
     pub entries: Vec<EntrySpec>,
 }
@@ -312,6 +318,9 @@ impl ProgramBuilder {
             places: spec.places.iter().map(|place| self.string(place)).collect(),
             buffers: spec.buffers,
             dims: spec.dims,
+            operations: self.expr(spec.operations.clone()),
+            bytes: self.expr(spec.bytes.clone()),
+            generic: spec.generic,
             entries: spec.entries.iter().map(|spec| entry(self, spec)).collect(),
         };
         self.program.kernels.push(kernel);

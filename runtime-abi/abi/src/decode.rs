@@ -207,6 +207,9 @@ fn decode_kernels(file: &Sections<'_>, pool: &Pool<'_>, levels: usize) -> Result
             places: pool.get(row.u32(16), row.u32(20))?.map(StringId).collect(),
             buffers: row.u32(8),
             dims: row.u32(12),
+            operations: ExprId(row.u32(24)),
+            bytes: ExprId(row.u32(28)),
+            generic: row.u32(32) != 0,
             entries: (index * levels..(index + 1) * levels).map(|index| entry(entries.row(index))).collect(),
         })
     };

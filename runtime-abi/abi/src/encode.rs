@@ -164,7 +164,9 @@ fn write_kernels(p: &Program, pool: &mut Pool, file: &mut SectionWriter) {
     let (mut kernels, mut entries) = (Bytes::default(), Bytes::default());
     for kernel in &p.kernels {
         let (start, count) = pool.add(kernel.places.iter().map(|id| id.0));
+        let (operations, bytes) = (kernel.operations.0, kernel.bytes.0);
         kernels.u32s(&[kernel.name.0, kernel.origin.0, kernel.buffers, kernel.dims, start, count]);
+        kernels.u32s(&[operations, bytes, u32::from(kernel.generic), 0]);
         for entry in &kernel.entries {
             entries.u32s(&[entry.object, entry.symbol.0, entry.groups.0, entry.scratch.0]);
         }

@@ -286,6 +286,12 @@ pub enum Expr {
     Op(Operator, Vec<Expr>),
 }
 
+impl Default for Expr {
+    fn default() -> Expr {
+        Expr::Const(0)
+    }
+}
+
 impl From<i64> for Expr {
     fn from(value: i64) -> Expr {
         Expr::Const(value)

@@ -46,6 +46,7 @@
 //!         groups: Expr::dim(0).ceil_div(1024),
 //!         scratch: Expr::Const(0),
 //!     }],
+//!     ..KernelSpec::default()
 //! });
 //! b.node("Add_0");
 //! b.launch(add, &[x, y, t], &[n.into()]);

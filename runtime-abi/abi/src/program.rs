@@ -214,6 +214,12 @@ pub struct Kernel {
     pub buffers: u32,
     /// Number of dims that it takes.
     pub dims: u32,
+    /// Scalar operations of a launch, over its own dims, for profiles; 0 where nobody counted.
+    pub operations: ExprId,
+    /// Bytes that a launch reads and writes, likewise.
+    pub bytes: ExprId,
+    /// Whether it was made by the target's generic path, without a schedule of its own; for profiles.
+    pub generic: bool,
     /// One per level, in the order of `levels`.
     pub entries: Vec<KernelEntry>,
 }

@@ -226,6 +226,8 @@ impl Program {
             if kernel.entries.len() != self.levels.len() {
                 refuse!("kernel {index} has {} entries for {} levels", kernel.entries.len(), self.levels.len());
             }
+            self.expression_over(kernel.operations, kernel.dims as usize)?;
+            self.expression_over(kernel.bytes, kernel.dims as usize)?;
             for (level, entry) in kernel.entries.iter().enumerate() {
                 self.string(entry.symbol)?;
                 if self.objects.get(entry.object as usize).map(|object| object.level as usize) != Some(level) {

@@ -42,7 +42,7 @@ pub(crate) mod section {
     pub const PLAN: (u32, usize) = (12, 24);
     pub const LEVELS: (u32, usize) = (13, 4);
     pub const OBJECTS: (u32, usize) = (14, 8);
-    pub const KERNELS: (u32, usize) = (15, 24);
+    pub const KERNELS: (u32, usize) = (15, 40);
     pub const ENTRIES: (u32, usize) = (16, 16);
     pub const STEPS: (u32, usize) = (17, 32);
     pub const COUNT: usize = 17;

@@ -28,6 +28,9 @@ fn everything() -> Program {
         buffers: 2,
         dims: 1,
         entries: objects.map(entry).to_vec(),
+        operations: Expr::dim(0).times(2),
+        bytes: Expr::dim(0).times(8),
+        generic: true,
     };
     let k = b.kernel(&spec);
     let (zero, one) = (b.expr(0), b.expr(1));

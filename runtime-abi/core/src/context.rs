@@ -53,6 +53,19 @@ pub struct Part {
     pub groups: u64,
 }
 
+/// A launch of a profiled run.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Index in the program's kernels.
+    pub kernel: u32,
+    /// Index in the program's steps.
+    pub step: u32,
+    /// The dims that the kernel got.
+    pub dims: Vec<i64>,
+    /// Wall time of the launch.
+    pub nanoseconds: u64,
+}
+
 /// Memory of one run.
 #[derive(Debug, Default)]
 pub struct Context {
@@ -68,6 +81,8 @@ pub struct Context {
     pub faults: Vec<KernelFault>,
     /// Aligned copies of inputs that the caller gave unaligned.
     pub copies: Vec<Buffer>,
+    /// What each launch took, where the run is to be profiled.
+    pub samples: Option<Vec<Sample>>,
     /// Blocks of heap values that nobody holds.
     spares: Vec<Arc<Buffer>>,
     arena: Option<Buffer>,

@@ -30,6 +30,7 @@ mod thread;
 mod value;
 
 pub use buffer::Buffer;
+pub use context::Sample;
 pub use cpu::{architecture, missing};
 pub use digest::{Digest, digest, digest_from_hex, hex};
 pub use elf::Code as KernelObject;

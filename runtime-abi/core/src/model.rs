@@ -4,7 +4,7 @@
 use crate::{
     bind::check_inputs,
     code::Ready,
-    context::Context,
+    context::{Context, Sample},
     cpu,
     digest::{digest, verify},
     elf::Code,
@@ -260,6 +260,16 @@ impl Session {
         let result = run::run(&model.ready, &mut context, &model.pool, inputs, outputs);
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push(context);
         result
+    }
+
+    /// As `run`, launch by launch: what each took. Launches that may share a region run one after the other.
+    pub fn profile(&self, inputs: &[Value<'_>], outputs: &mut [Output]) -> Result<Vec<Sample>> {
+        let model = &*self.model;
+        model.verify_weights()?;
+        let mut context = Context::new(&model.ready, &model.weights, model.pool.workers());
+        context.samples = Some(Vec::new());
+        run::run(&model.ready, &mut context, &model.pool, inputs, outputs)?;
+        Ok(context.samples.take().unwrap_or_default())
     }
 
     /// Whether a run would take these inputs: names, types and sizes, before any work.

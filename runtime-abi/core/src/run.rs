@@ -4,7 +4,7 @@ use crate::{
     bind::{allocate_output, bind_inputs, finish_outputs},
     buffer::Buffer,
     code::{Op, Ready},
-    context::Context,
+    context::{Context, Sample},
     element,
     error::{Result, fail},
     launch,
@@ -12,7 +12,7 @@ use crate::{
     value::{Item, Output, Value},
 };
 use oaax_abi::{ExprId, Instruction, Program, Shape, SlotId, SlotKind};
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 /// One run.
 pub fn run(ready: &Ready, context: &mut Context, pool: &Pool, inputs: &[Value<'_>], outputs: &mut [Output]) -> Result<()> {
@@ -59,6 +59,12 @@ impl Run<'_> {
                 }
             }
             Op::Jump(target) => return Ok(target as usize),
+            Op::Launch { first, count, length } if self.context.samples.is_some() => {
+                for index in first..first + count {
+                    self.timed_launch(index)?;
+                }
+                return Ok(at + length as usize);
+            }
             Op::Launch { first, count, length } => {
                 for index in first..first + count {
                     while let Err(slot) = launch::prepare(self.ready, self.context, index)? {
@@ -72,6 +78,22 @@ impl Run<'_> {
             Op::Slow => self.slow(&self.program.steps[at].instruction)?,
         }
         Ok(at + 1)
+    }
+
+    /// A launch by itself, with its time.
+    fn timed_launch(&mut self, index: u32) -> Result<()> {
+        while let Err(slot) = launch::prepare(self.ready, self.context, index)? {
+            self.bind_late(slot)?;
+        }
+        let dims = self.context.dims.clone();
+        let start = Instant::now();
+        launch::run(self.ready, self.context, self.pool)?;
+        let nanoseconds = start.elapsed().as_nanos() as u64;
+        launch::clear(self.context);
+        let launch = &self.ready.launches[index as usize];
+        let sample = Sample { kernel: launch.kernel, step: launch.step, dims, nanoseconds };
+        self.context.samples.get_or_insert_default().push(sample);
+        Ok(())
     }
 
     fn eval(&self, id: ExprId) -> Result<i64> {

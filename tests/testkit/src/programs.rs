@@ -22,6 +22,7 @@ fn kernel(b: &mut ProgramBuilder, symbol: &str, buffers: u32, dims: u32, groups:
         buffers,
         dims,
         entries: entries.collect(),
+        ..KernelSpec::default()
     })
 }
 

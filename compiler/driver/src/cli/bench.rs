@@ -15,6 +15,7 @@ use super::Outcome;
 use super::arguments::{CompileArguments, InputArguments, ModelArguments, TargetArguments, is_model, one, usage};
 use super::console::Console;
 use super::peer::Peer;
+use super::profile::{self, Profile};
 use super::run::{Source, open};
 use super::table::{Table, bytes, seconds};
 use crate::execute::{self, Request};
@@ -26,6 +27,7 @@ use crate::{canary, data};
 #[command(after_help = "\
 Examples:
   oaaxc bench model.oaax --threads 1 --duration 10
+  oaaxc bench model.oaax --profile
   oaaxc bench model.onnx --target cpu:x86-64-v3 --peer onnxruntime --dim batch=1")]
 pub struct Arguments {
     /// An artefact or an ONNX model
@@ -56,6 +58,9 @@ pub struct Arguments {
     /// Take turns with this peer
     #[arg(long, value_parser = ["onnxruntime"])]
     peer: Option<String>,
+    /// Show operations, bytes and time of every kernel, worst first
+    #[arg(long)]
+    profile: bool,
     /// Do not check the numbers first
     #[arg(long)]
     unchecked: bool,
@@ -104,8 +109,8 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     let mut theirs = peer.as_ref().map(|peer| Side { name: "onnxruntime".into(), times: Vec::new(), load: peer.load_ms / 1e3 });
     measure(arguments, &opened, &request, &mut ours, peer.as_mut(), theirs.as_mut())?;
     let sides: Vec<&Side> = std::iter::once(&ours).chain(theirs.as_ref()).collect();
-    let generic = generic_share(&built.path);
-    report(arguments, &opened, &run, &sides, peak, generic, console);
+    let profile = profile::profile(&opened, &request, if arguments.profile { 1.0 } else { 0.0 })?;
+    report(arguments, &opened, &run, &sides, peak, &profile, console);
     Ok(0)
 }
 
@@ -230,7 +235,7 @@ fn report(
     run: &execute::Run,
     sides: &[&Side],
     peak: Option<u64>,
-    generic: Option<(u64, u64)>,
+    profile: &Profile,
     console: &Console,
 ) {
     let shape = |t: &Tensor| format!("{}{:?}", t.dtype, t.dims);
@@ -244,11 +249,15 @@ fn report(
             json!({ "name": s.name, "runs": s.times.len(), "load": s.load, "min": min, "mean": mean, "p50": p50, "p90": p90,
                 "p99": p99, "throughput": 1.0 / mean })
         };
-        console.object(&json!({
+        let mut object = json!({
             "inputs": inputs, "threads": arguments.threads, "sides": sides.iter().map(side).collect::<Vec<_>>(), "ratio": ratio,
             "peak_memory": peak, "weight_bytes": opened.loaded.model.weight_bytes(),
-            "kernels": generic.map(|g| g.1), "generic_kernels": generic.map(|g| g.0), "level": opened.loaded.model.choice,
-        }));
+            "level": opened.loaded.model.choice,
+        });
+        if let (Value::Object(members), Value::Object(more)) = (&mut object, profile.to_json(arguments.profile)) {
+            members.extend(more);
+        }
+        console.object(&object);
         return;
     }
     let mut table = Table::new(&["", "runs", "load", "min", "mean", "p50", "p90", "p99", "per second"]);
@@ -269,16 +278,10 @@ fn report(
         let (weights, arena) = (opened.loaded.model.weight_bytes(), opened.loaded.session.arena_bytes());
         console.line(&format!("peak memory {} (weights {}, arena {})", bytes(peak), bytes(weights), bytes(arena)));
     }
-    if let Some((generic, all)) = generic {
-        console.line(&format!("{generic} of {all} kernels are on the generic path"));
+    console.line(&profile.generic_line());
+    if arguments.profile {
+        profile.show(console);
     }
-}
-
-/// Kernels on the generic path, and all, as the first variant of the artefact records them.
-fn generic_share(path: &Path) -> Option<(u64, u64)> {
-    let package = oaaxc_container::open(path).ok()?;
-    let extra = &package.manifest().variants.first()?.extra;
-    Some((extra.get("generic_kernels")?.as_u64()?, extra.get("kernels")?.as_u64()?))
 }
 
 /// Linux forgets the greatest size that this process had so far.

@@ -6,18 +6,20 @@
 use std::path::PathBuf;
 
 use oaaxc_base::{Code, Diagnostic};
-use oaaxc_ir::{Def, Graph, Type, ValueId};
+use oaaxc_ir::{Def, Graph, ValueId};
 use serde_json::json;
 
 use super::Outcome;
 use super::arguments::{CompileArguments, InputArguments, ModelArguments, one, usage};
 use super::console::Console;
+use super::nodes;
 use super::progress::Phases;
 use super::table::Table;
 use crate::canary;
 use crate::data::{self, Comparison, Tolerance};
 use crate::execute::{self, Run};
-use crate::pipeline::{Options, Silent};
+use crate::node_check::{self, Keep};
+use crate::pipeline::{Options, Progress, Silent};
 use crate::session::{self, Opened};
 
 #[derive(clap::Args, Debug)]
@@ -25,7 +27,9 @@ use crate::session::{self, Opened};
 Examples:
   oaaxc verify model.oaax
   oaaxc verify model.oaax --model model.onnx
-  oaaxc verify model.oaax --model model.onnx --bisect")]
+  oaaxc verify model.oaax --model model.onnx --bisect
+  oaaxc verify model.oaax --model model.onnx --per-node
+  oaaxc verify model.oaax --model model.onnx --per-node stored")]
 pub struct Arguments {
     /// The artefact
     artefact: PathBuf,
@@ -35,6 +39,14 @@ pub struct Arguments {
     /// Name the first node whose numbers differ
     #[arg(long, requires = "model")]
     bisect: bool,
+    /// Compare every node with its own evaluation on the operands of the same run: with `every` result kept
+    /// (the default), or with those that the artefact's own, fused kernels have `stored`
+    #[arg(long, value_name = "KEPT", requires = "model", conflicts_with = "bisect", num_args = 0..=1,
+          default_missing_value = "every", value_parser = ["every", "stored"])]
+    per_node: Option<String>,
+    /// Compare these inputs' runs for this target, where the artefact has several [default: the one that runs here]
+    #[arg(short, long, value_name = "TARGET", requires = "per_node")]
+    target: Option<String>,
     /// Allowed difference relative to an output's greatest magnitude
     #[arg(long, default_value_t = data::TOLERANCE.relative)]
     rtol: f64,
@@ -65,6 +77,9 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     let mut phases = Phases::new(console, false);
     let options = arguments.compiling.options();
     let (graph, _) = session::load(model, &arguments.reading.options()?, &mut phases)?;
+    if let Some(kept) = &arguments.per_node {
+        return per_node(arguments, &opened, &graph, &options, kept, &mut phases, console);
+    }
     let strict = session::build_graph(graph.clone(), &["cpu:strict".into()], &options, &mut phases)?;
     phases.finish();
     let oracle = Opened::package(&strict.package, arguments.threads).map_err(one)?;
@@ -81,6 +96,41 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
         bisect(&graph, &target, &options, &run, tolerance, console)?;
     }
     Ok(code)
+}
+
+/// Every node beside `eval`.
+fn per_node(
+    arguments: &Arguments,
+    opened: &Opened,
+    graph: &Graph,
+    options: &Options,
+    kept: &str,
+    phases: &mut Phases,
+    console: &Console,
+) -> Outcome {
+    let target = arguments.target.clone().map_or_else(|| target_of(opened), Ok)?;
+    let run = execute::run_seeded(&opened.loaded, &arguments.inputs.read()?, &arguments.reading.sizes()?, arguments.inputs.seed)
+        .map_err(one)?;
+    phases.phase("nodes");
+    let keep = if kept == "stored" { Keep::Stored } else { Keep::Every };
+    let tolerance = Tolerance { absolute: arguments.atol, relative: arguments.rtol };
+    let checked = node_check::check(graph, &target, options, &run.inputs, keep, tolerance)?;
+    phases.finish();
+    if keep == Keep::Stored && !holds_code(opened, &checked.objects)? {
+        console.hint("the artefact holds other code than this model gives now: built with other options, or by another oaaxc");
+    }
+    Ok(if nodes::report(checked.rows, console) { 0 } else { 4 })
+}
+
+/// Whether all these objects stand in the artefact.
+fn holds_code(opened: &Opened, objects: &[Vec<u8>]) -> Result<bool, oaaxc_base::Diagnostics> {
+    let failed = |e: oaaxc_container::ContainerError| one(Diagnostic::error(Code::ARTEFACT, e.to_string()));
+    let package = oaaxc_container::open(&opened.path).map_err(failed)?;
+    let mut held = Vec::new();
+    for path in package.manifest().variants.iter().flat_map(|v| &v.objects) {
+        held.push(package.read(path, u64::MAX).map_err(failed)?);
+    }
+    Ok(objects.iter().all(|object| held.contains(object)))
 }
 
 /// One line an output; 4 where one is outside its tolerance.
@@ -131,7 +181,7 @@ fn bisect(
     tolerance: Tolerance,
     console: &Console,
 ) -> Result<(), oaaxc_base::Diagnostics> {
-    let taps = taps(graph);
+    let taps = node_check::results(graph);
     let strict = tapped(graph, &taps, "cpu:strict", options, run)?;
     let ours = tapped(graph, &taps, target, options, run)?;
     let differs = |i: usize, found: &oaaxc_ir::Tensor| !data::compare("", &strict[i], found, tolerance).within;
@@ -166,12 +216,6 @@ fn tell(graph: &Graph, value: ValueId, how: &str, console: &Console) {
     } else {
         console.line(&format!("first difference: {} gives \"{name}\", which differs {how}", node.origin));
     }
-}
-
-/// Tensors of ranked type that root nodes give, in order.
-fn taps(graph: &Graph) -> Vec<ValueId> {
-    let outputs = graph.root().nodes.iter().flat_map(|node| graph.nodes[*node].outputs.iter().flatten().copied());
-    outputs.filter(|v| matches!(&graph.values[*v].fact.ty, Type::Tensor(t) if t.shape.is_some())).collect()
 }
 
 /// Values of the taps, which become the model's only outputs.

@@ -10,12 +10,14 @@
 mod body;
 mod buffers;
 mod canonical;
+mod cost;
 mod layout;
 mod print;
 mod verify;
 
 pub use body::{BinaryOp, Body, Bounds, Index, Op, UnaryOp, V};
 pub use canonical::canonical;
+pub use cost::{Cost, cost};
 pub use layout::{Layout, Tile};
 pub use verify::verify;
 
