@@ -8,7 +8,7 @@ use std::collections::hash_map::{DefaultHasher, HashMap};
 use std::hash::{Hash, Hasher};
 
 use bytes::Bytes;
-use oaax_abi::{Dim, EntrySpec, Instruction, KernelId, KernelSpec, Operator, ParseError, ProgramBuilder, Reg};
+use oaax_abi::{Dim, EntrySpec, Instruction, KernelId, KernelSpec, Operator, ParseError, ProgramBuilder, Reg, Space};
 use oaaxc_base::{Origin, SideTable};
 use oaaxc_ir::expr::{Atom, Expr, SymId};
 use oaaxc_ir::interpret::store;
@@ -190,7 +190,7 @@ impl Encoder<'_> {
             let entries = levels.iter().zip(&objects).map(|(level, object)| {
                 let (symbol, groups, scratch) = &level.entries[i];
                 let (groups, scratch) = (expression(groups, &mut dim), expression(scratch, &mut dim));
-                EntrySpec { object: *object, symbol: symbol.clone(), groups, scratch }
+                EntrySpec { object: *object, symbol: symbol.clone(), groups, scratch, threads: 0 }
             });
             let entries = entries.collect();
             let cost = cost(kernel);
@@ -203,6 +203,7 @@ impl Encoder<'_> {
                 operations: expression(&cost.operations, &mut dim),
                 bytes: expression(&cost.bytes, &mut dim),
                 generic: levels.last().is_some_and(|level| level.generic.get(i).is_some_and(|generic| *generic)),
+                space: Space::Host,
                 entries,
             };
             self.kernels.push(self.builder.kernel(&spec));

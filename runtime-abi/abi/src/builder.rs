@@ -76,7 +76,9 @@ pub struct KernelSpec {
     pub bytes: Expr,
     /// Whether the target had no schedule of its own for it.
     pub generic: bool,
-    /// One per level, in the order in which levels were added.
+    /// Where it runs.
+    pub space: Space,
+    /// One for each level of its space, in the order in which levels were added.
     pub entries: Vec<EntrySpec>,
 }
 
@@ -89,8 +91,10 @@ pub struct EntrySpec {
     pub symbol: String,
     /// Number of groups.
     pub groups: Expr,
-    /// Bytes of scratch for each worker.
+    /// Bytes of scratch for each worker or launched work group.
     pub scratch: Expr,
+    /// Threads of a work group; 0 on the host.
+    pub threads: u32,
 }
 
 /// See the crate's documentation for an example.
@@ -165,7 +169,7 @@ impl ProgramBuilder {
         };
         let bytes = bytes.map(|bytes| self.expr(bytes));
         let id = SlotId(self.program.slots.len() as u32);
-        self.program.slots.push(Slot { dtype, shape, kind, bytes });
+        self.program.slots.push(Slot { dtype, shape, kind, space: Space::Host, bytes });
         id
     }
 
@@ -242,7 +246,7 @@ impl ProgramBuilder {
         let size = bytes.clone().unwrap_or_else(|| dims_bytes(dtype, dims));
         let slot = self.slot(dtype, Some(dims), SlotKind::Arena(self.program.plan.len() as u32), bytes);
         let bytes = self.expr(size);
-        self.program.plan.push(PlanEntry { slot, bytes, first: 0, last: 0, may_alias: None });
+        self.program.plan.push(PlanEntry { slot, space: Space::Host, bytes, first: 0, last: 0, may_alias: None });
         self.ranged.push(false);
         slot
     }
@@ -290,10 +294,24 @@ impl ProgramBuilder {
         self.slot(dtype, None, SlotKind::Optional, None)
     }
 
+    /// Puts a weight, arena, heap or alias slot, just made, into device memory; gives it back.
+    pub fn on_device(&mut self, slot: SlotId) -> SlotId {
+        self.program.slots[slot.index()].space = Space::Device;
+        if let SlotKind::Arena(entry) = self.program.slots[slot.index()].kind {
+            self.program.plan[entry as usize].space = Space::Device;
+        }
+        slot
+    }
+
     /// The next CPU level, from lowest to highest. Gives its index.
     pub fn level(&mut self, name: &str) -> u32 {
+        self.level_in(name, Space::Host)
+    }
+
+    /// The next level of a space. Gives its index.
+    pub fn level_in(&mut self, name: &str, space: Space) -> u32 {
         let name = self.string(name);
-        self.program.levels.push(name);
+        self.program.levels.push(Level { name, space });
         self.program.levels.len() as u32 - 1
     }
 
@@ -311,6 +329,7 @@ impl ProgramBuilder {
             symbol: this.string(&entry.symbol),
             groups: this.expr(entry.groups.clone()),
             scratch: this.expr(entry.scratch.clone()),
+            threads: entry.threads,
         };
         let kernel = Kernel {
             name: self.string(&spec.name),
@@ -321,6 +340,7 @@ impl ProgramBuilder {
             operations: self.expr(spec.operations.clone()),
             bytes: self.expr(spec.bytes.clone()),
             generic: spec.generic,
+            space: spec.space,
             entries: spec.entries.iter().map(|spec| entry(self, spec)).collect(),
         };
         self.program.kernels.push(kernel);
@@ -444,9 +464,9 @@ impl ProgramBuilder {
                 (entry.first, entry.last) = ranges[index].unwrap_or((0, 0));
             }
         }
-        let last: Vec<u32> = self.program.plan.iter().map(|entry| entry.last).collect();
+        let last: Vec<(u32, Space)> = self.program.plan.iter().map(|entry| (entry.last, entry.space)).collect();
         for entry in &mut self.program.plan {
-            entry.may_alias = entry.may_alias.filter(|old| last[*old as usize] == entry.first);
+            entry.may_alias = entry.may_alias.filter(|old| last[*old as usize] == (entry.first, entry.space));
         }
         Ok(())
     }

@@ -25,11 +25,12 @@ pub(crate) fn decode(file: &Sections<'_>) -> Result<Program, ParseError> {
         None => refuse!("string {id} does not exist"),
     };
     let (name, producer) = (text(meta.u32(4))?, text(meta.u32(8))?);
-    let levels: Vec<StringId> = file.rows(section::LEVELS)?.iter().map(|row| StringId(row.u32(0))).collect();
+    let level = |row: Row<'_>| Ok(Level { name: StringId(row.u32(0)), space: decode_space(row.u32(4))? });
+    let levels: Vec<Level> = file.rows(section::LEVELS)?.iter().map(level).collect::<Result<_, _>>()?;
     let objects = file.rows(section::OBJECTS)?.iter();
     let objects = objects.map(|row| Object { level: row.u32(0), name: StringId(row.u32(4)) }).collect();
     let expressions = file.rows(section::EXPRESSIONS)?.iter().map(|row| (row.u32(0), row.u32(4))).collect();
-    let kernels = decode_kernels(file, &pool, levels.len())?;
+    let kernels = decode_kernels(file, &pool, &levels)?;
     let mut strings = strings;
     if strings.len() >= 2 && meta.u32(4) as usize == strings.len() - 2 && meta.u32(8) as usize == strings.len() - 1 {
         strings.truncate(strings.len() - 2); // The writer keeps name and producer behind the interned strings.
@@ -44,7 +45,7 @@ pub(crate) fn decode(file: &Sections<'_>) -> Result<Program, ParseError> {
         slots: file.rows(section::SLOTS)?.iter().map(|row| decode_slot(row, &pool)).collect::<Result<_, _>>()?,
         inputs: decode_inputs(file)?,
         outputs: decode_outputs(file)?,
-        plan: file.rows(section::PLAN)?.iter().map(decode_plan_entry).collect(),
+        plan: file.rows(section::PLAN)?.iter().map(decode_plan_entry).collect::<Result<_, _>>()?,
         levels,
         objects,
         kernels,
@@ -66,6 +67,14 @@ impl Pool<'_> {
             refuse!("operands {start}+{count} lie outside the pool of {} or are shared", self.rows.count);
         }
         Ok((start..start + count).map(|index| self.rows.row(index).u32(0)))
+    }
+}
+
+fn decode_space(number: u32) -> Result<Space, ParseError> {
+    match number {
+        0 => Ok(Space::Host),
+        1 => Ok(Space::Device),
+        number => refuse!("space {number} does not exist"),
     }
 }
 
@@ -125,7 +134,8 @@ fn decode_slot(row: Row<'_>, pool: &Pool<'_>) -> Result<Slot, ParseError> {
         }
         count => Shape::Dims(pool.get(row.u32(16), count)?.map(ExprId).collect()),
     };
-    Ok(Slot { dtype: dtype(row.u32(0))?, shape, kind, bytes: row.option(12).map(ExprId) })
+    let space = decode_space(row.u32(40))?;
+    Ok(Slot { dtype: dtype(row.u32(0))?, shape, kind, space, bytes: row.option(12).map(ExprId) })
 }
 
 /// `count` rows of `rows` from `start` on.
@@ -178,30 +188,36 @@ fn decode_outputs(file: &Sections<'_>) -> Result<Vec<Output>, ParseError> {
     Ok(outputs)
 }
 
-fn decode_plan_entry(row: Row<'_>) -> PlanEntry {
-    PlanEntry {
+fn decode_plan_entry(row: Row<'_>) -> Result<PlanEntry, ParseError> {
+    Ok(PlanEntry {
         slot: SlotId(row.u32(0)),
+        space: decode_space(row.u32(20))?,
         bytes: ExprId(row.u32(4)),
         first: row.u32(8),
         last: row.u32(12),
         may_alias: row.option(16),
-    }
+    })
 }
 
-fn decode_kernels(file: &Sections<'_>, pool: &Pool<'_>, levels: usize) -> Result<Vec<Kernel>, ParseError> {
+fn decode_kernels(file: &Sections<'_>, pool: &Pool<'_>, levels: &[Level]) -> Result<Vec<Kernel>, ParseError> {
     let (rows, entries) = (file.rows(section::KERNELS)?, file.rows(section::ENTRIES)?);
-    if rows.count.checked_mul(levels) != Some(entries.count) {
-        refuse!("{} kernels at {levels} levels have {} entries", rows.count, entries.count);
-    }
+    let mut next = 0;
     let entry = |row: Row<'_>| KernelEntry {
         object: row.u32(0),
         symbol: StringId(row.u32(4)),
         groups: ExprId(row.u32(8)),
         scratch: ExprId(row.u32(12)),
+        threads: row.u32(16),
     };
-    let kernel = |index: usize| {
-        let row = rows.row(index);
-        Ok(Kernel {
+    let mut kernels = Vec::new();
+    for row in rows.iter() {
+        let space = decode_space(row.u32(36))?;
+        let first = next;
+        next += levels.iter().filter(|level| level.space == space).count();
+        if next > entries.count {
+            refuse!("{} kernels have only {} entries", rows.count, entries.count);
+        }
+        kernels.push(Kernel {
             name: StringId(row.u32(0)),
             origin: StringId(row.u32(4)),
             places: pool.get(row.u32(16), row.u32(20))?.map(StringId).collect(),
@@ -210,10 +226,14 @@ fn decode_kernels(file: &Sections<'_>, pool: &Pool<'_>, levels: usize) -> Result
             operations: ExprId(row.u32(24)),
             bytes: ExprId(row.u32(28)),
             generic: row.u32(32) != 0,
-            entries: (index * levels..(index + 1) * levels).map(|index| entry(entries.row(index))).collect(),
-        })
-    };
-    (0..rows.count).map(kernel).collect()
+            space,
+            entries: (first..next).map(|index| entry(entries.row(index))).collect(),
+        });
+    }
+    match next == entries.count {
+        true => Ok(kernels),
+        false => refuse!("{} kernels have {} entries instead of {next}", rows.count, entries.count),
+    }
 }
 
 #[rustfmt::skip] // a table of one-liners

@@ -108,6 +108,7 @@ fn write_slots(p: &Program, pool: &mut Pool, file: &mut SectionWriter) {
         slots.u32s(&[slot.dtype.onnx(), kind, index, slot.bytes.map_or(NONE, |id| id.0), start, count]);
         slots.u64(offset);
         slots.u64(length);
+        slots.u32s(&[slot.space as u32, 0]);
     }
     file.add(section::SLOTS, slots.0);
 }
@@ -148,7 +149,7 @@ fn write_ports(p: &Program, file: &mut SectionWriter) {
     let mut plan = Bytes::default();
     for entry in &p.plan {
         let alias = entry.may_alias.unwrap_or(NONE);
-        plan.u32s(&[entry.slot.0, entry.bytes.0, entry.first, entry.last, alias, 0]);
+        plan.u32s(&[entry.slot.0, entry.bytes.0, entry.first, entry.last, alias, entry.space as u32]);
     }
     file.add(section::INPUTS, inputs.0);
     file.add(section::DIM_RULES, rules.0);
@@ -159,16 +160,16 @@ fn write_ports(p: &Program, file: &mut SectionWriter) {
 
 fn write_kernels(p: &Program, pool: &mut Pool, file: &mut SectionWriter) {
     let (mut levels, mut objects) = (Bytes::default(), Bytes::default());
-    p.levels.iter().for_each(|level| levels.u32s(&[level.0]));
+    p.levels.iter().for_each(|level| levels.u32s(&[level.name.0, level.space as u32]));
     p.objects.iter().for_each(|object| objects.u32s(&[object.level, object.name.0]));
     let (mut kernels, mut entries) = (Bytes::default(), Bytes::default());
     for kernel in &p.kernels {
         let (start, count) = pool.add(kernel.places.iter().map(|id| id.0));
         let (operations, bytes) = (kernel.operations.0, kernel.bytes.0);
         kernels.u32s(&[kernel.name.0, kernel.origin.0, kernel.buffers, kernel.dims, start, count]);
-        kernels.u32s(&[operations, bytes, u32::from(kernel.generic), 0]);
+        kernels.u32s(&[operations, bytes, u32::from(kernel.generic), kernel.space as u32]);
         for entry in &kernel.entries {
-            entries.u32s(&[entry.object, entry.symbol.0, entry.groups.0, entry.scratch.0]);
+            entries.u32s(&[entry.object, entry.symbol.0, entry.groups.0, entry.scratch.0, entry.threads, 0]);
         }
     }
     file.add(section::LEVELS, levels.0);

@@ -29,7 +29,7 @@ id!(
     SlotId
 );
 id!(
-    /// A kernel: one function per CPU level.
+    /// A kernel: one function for each level of its space.
     KernelId
 );
 id!(

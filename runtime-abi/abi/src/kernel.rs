@@ -56,7 +56,30 @@ pub type KernelFn = unsafe extern "C" fn(
     group_end: u64,
 ) -> i32;
 
+/// The fault record of a run in device memory, all zero at its start: a kernel that meets a fault swaps
+/// `state` from 0 to 1 and, if it won, fills the rest.
+///
+/// A device kernel is `void k(buffers.., i64 dims.., scratch, fault, i64 launched, i32 launch)`, pointers to
+/// global memory; `launched` groups of one dimension loop over the groups that its entry counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceFault {
+    /// 0: none.
+    pub state: i32,
+    /// Index of the launch in the program (the kernel's argument `launch`).
+    pub launch: i32,
+    /// As in [`KernelFault`].
+    pub code: i32,
+    /// As in [`KernelFault`].
+    pub place: u32,
+    /// The offending value.
+    pub value: i64,
+    /// The limit that it broke.
+    pub limit: i64,
+}
+
 const _: () = {
+    assert!(size_of::<DeviceFault>() == 32 && core::mem::offset_of!(DeviceFault, value) == 16);
     assert!(size_of::<KernelFault>() == 24 && align_of::<KernelFault>() == 8);
     assert!(size_of::<KernelEnv>() == 40 && align_of::<KernelEnv>() == 8);
     assert!(core::mem::offset_of!(KernelEnv, scratch) == 16);

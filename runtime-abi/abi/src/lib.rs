@@ -15,7 +15,9 @@
 //!   `weight`, `arena` (memory plan; live ranges are derived by `finish` from uses, extended over
 //!   loops and parallel groups), `heap` (`Alloc`/`Free`, counted), `alias` (bound by `Alias`,
 //!   `SequenceGet`, `OptionalGet`). Cells: `sequence`, `optional`.
-//! * **Kernels** have one entry for each level, in the order of [`ProgramBuilder::level`]; the group
+//! * **Spaces**: slots and kernels are on the host unless [`ProgramBuilder::on_device`] and
+//!   `KernelSpec::space` say otherwise; `Copy` goes between spaces.
+//! * **Kernels** have one entry for each level of their space, in the order of [`ProgramBuilder::level`]; the group
 //!   count and scratch expressions are over the launch's own dims: `Expr::dim(i)`, not registers.
 //! * **Instructions**: [`Instruction`]. Falling off the end ends the run.
 //! * **The arena** is placed before the first instruction, unless the program holds
@@ -25,7 +27,7 @@
 //!   buffer is allocated at its first use.
 //!
 //! ```
-//! use oaax_abi::{DType, Dim, EntrySpec, Expr, KernelSpec, Program, ProgramBuilder};
+//! use oaax_abi::{DType, Dim, EntrySpec, Expr, KernelSpec, Program, ProgramBuilder, Space};
 //! let mut b = ProgramBuilder::new("sum", "example");
 //! let n = b.register();
 //! let x = b.input("x", DType::F32, &[Dim::bind(n, "N").within(1, 1 << 20, 1)]);
@@ -40,11 +42,13 @@
 //!     places: vec![],
 //!     buffers: 3,
 //!     dims: 1,
+//!     space: Space::Host,
 //!     entries: vec![EntrySpec {
 //!         object,
 //!         symbol: "demo_add_f32".into(),
 //!         groups: Expr::dim(0).ceil_div(1024),
 //!         scratch: Expr::Const(0),
+//!         threads: 0,
 //!     }],
 //!     ..KernelSpec::default()
 //! });
@@ -76,7 +80,7 @@ pub use builder::{Dim, DimOf, EntrySpec, KernelSpec, Label, ProgramBuilder, dims
 pub use dtype::DType;
 pub use expr::{Code, Expr, Fault, MAX_STACK, Operator, check_code, eval, not, select};
 pub use ids::{ExprId, KernelId, Reg, SlotId, StringId};
-pub use kernel::{FAULT_DIVISION, FAULT_INDEX, FAULT_VALUE, KERNEL_VERSION, KernelEnv, KernelFault, KernelFn};
+pub use kernel::{DeviceFault, FAULT_DIVISION, FAULT_INDEX, FAULT_VALUE, KERNEL_VERSION, KernelEnv, KernelFault, KernelFn};
 pub use plan::{Placement, check_placement, check_ranges, place, slots_of};
 pub use program::*;
 pub use wire::{MAGIC, ParseError, VERSION};

@@ -1,5 +1,6 @@
 //! Placement of the memory plan, and the checker that does not trust it.
 //!
+//! Each space has an arena of its own: entries of different spaces never meet.
 //! [`place`] is the one deterministic rule of the runtime: larger buffers first (ties: earlier
 //! entries first), each at the lowest 64-byte aligned offset where it meets no buffer that lives at
 //! the same time; a buffer that may take over another's bytes is first tried exactly there.
@@ -7,7 +8,7 @@
 
 use crate::{
     ids::SlotId,
-    program::{ALIGN, Instruction, PlanEntry, Program, SlotKind, Step},
+    program::{ALIGN, Instruction, PlanEntry, Program, SlotKind, Space, Step},
     wire::{ParseError, refuse},
 };
 use alloc::{vec, vec::Vec};
@@ -15,24 +16,24 @@ use alloc::{vec, vec::Vec};
 /// Where each plan entry lies in the arena.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
-    /// Byte offset of each entry.
+    /// Byte offset of each entry in the arena of its space.
     pub offsets: Vec<u64>,
-    /// Size of the arena in bytes.
-    pub total: u64,
+    /// Sizes of the arenas in bytes, by [`Space::index`].
+    pub totals: [u64; Space::COUNT],
 }
 
-/// Whether both must exist at one instruction.
+/// Whether both must exist at one instruction in one arena.
 fn live_together(a: &PlanEntry, b: &PlanEntry) -> bool {
-    a.first <= b.last && b.first <= a.last
+    a.space == b.space && a.first <= b.last && b.first <= a.last
 }
 
-/// Places entries of `bytes[i]` bytes; `None` if the arena would pass 2^62 bytes.
+/// Places entries of `bytes[i]` bytes; `None` if an arena would pass 2^62 bytes.
 pub fn place(plan: &[PlanEntry], bytes: &[u64]) -> Option<Placement> {
     let mut order: Vec<usize> = (0..plan.len()).collect();
     order.sort_by_key(|&index| (core::cmp::Reverse(bytes[index]), index));
     let mut offsets = vec![0u64; plan.len()];
     let mut placed: Vec<usize> = Vec::new();
-    let mut total = 0;
+    let mut totals = [0; Space::COUNT];
     let mut busy: Vec<(u64, u64)> = Vec::new();
     for &index in &order {
         let size = bytes[index].checked_next_multiple_of(ALIGN).filter(|size| *size < 1 << 62)?;
@@ -46,6 +47,7 @@ pub fn place(plan: &[PlanEntry], bytes: &[u64]) -> Option<Placement> {
         busy.sort_unstable();
         let partner = placed.iter().copied().find(|&other| {
             let related = plan[index].may_alias == Some(other as u32) || plan[other].may_alias == Some(index as u32);
+            let related = related && plan[other].space == plan[index].space;
             related && bytes[other] == bytes[index] && free_beside(plan, &placed, &offsets, bytes, index, other)
         });
         let offset = match partner {
@@ -53,10 +55,11 @@ pub fn place(plan: &[PlanEntry], bytes: &[u64]) -> Option<Placement> {
             None => first_fit(&busy, size),
         };
         offsets[index] = offset;
-        total = total.max(offset.checked_add(size).filter(|end| *end < 1 << 62)?);
+        let total = &mut totals[plan[index].space.index()];
+        *total = (*total).max(offset.checked_add(size).filter(|end| *end < 1 << 62)?);
         placed.push(index);
     }
-    Some(Placement { offsets, total })
+    Some(Placement { offsets, totals })
 }
 
 /// Whether `index` meets only `partner` at the partner's place.
@@ -80,8 +83,8 @@ fn first_fit(busy: &[(u64, u64)], size: u64) -> u64 {
     offset
 }
 
-/// Re-proves a placement: aligned, inside the arena, and no two entries that live at one time share
-/// a byte, save a pair related by `may_alias` that has equal offset and size.
+/// Re-proves a placement: aligned, inside its arena, and no two entries of a space that live at one
+/// time share a byte, save a pair related by `may_alias` that has equal offset and size.
 pub fn check_placement(plan: &[PlanEntry], bytes: &[u64], placement: &Placement) -> Result<(), ParseError> {
     if placement.offsets.len() != plan.len() || bytes.len() != plan.len() {
         refuse!("{} offsets and {} sizes for {} plan entries", placement.offsets.len(), bytes.len(), plan.len());
@@ -89,13 +92,15 @@ pub fn check_placement(plan: &[PlanEntry], bytes: &[u64], placement: &Placement)
     for a in 0..plan.len() {
         let begin = placement.offsets[a];
         let Some(end) = begin.checked_add(bytes[a]) else { refuse!("plan entry {a} is too large") };
-        if !begin.is_multiple_of(ALIGN) || end > placement.total {
-            refuse!("plan entry {a} at {begin} is not aligned or leaves the arena of {}", placement.total);
+        let total = placement.totals[plan[a].space as usize];
+        if !begin.is_multiple_of(ALIGN) || end > total {
+            refuse!("plan entry {a} at {begin} is not aligned or leaves the arena of {total}");
         }
         for b in a + 1..plan.len() {
             let other = placement.offsets[b];
             let meet = begin < other.saturating_add(bytes[b]) && other < end;
-            let together = plan[a].last >= plan[b].first && plan[b].last >= plan[a].first;
+            let together = plan[a].space as u32 == plan[b].space as u32;
+            let together = together && plan[a].last >= plan[b].first && plan[b].last >= plan[a].first;
             let related = plan[b].may_alias == Some(a as u32) || plan[a].may_alias == Some(b as u32);
             if meet && together && !(related && begin == other && bytes[a] == bytes[b]) {
                 refuse!("plan entries {a} and {b} share bytes at {} while both live", begin.max(other));

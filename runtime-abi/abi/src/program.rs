@@ -17,6 +17,26 @@ pub const UNRANKED_DIMS: u32 = 8;
 /// Alignment of arena, heap, weights and scratch, in bytes.
 pub const ALIGN: u64 = 64;
 
+/// Where memory is and where kernels run. Each space has its own arena, heap and weights.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Space {
+    /// The CPU and its memory. Inputs, outputs and cells of a program are always here.
+    #[default]
+    Host = 0,
+    /// The accelerator of the variant and its memory.
+    Device = 1,
+}
+
+impl Space {
+    /// How many there are.
+    pub const COUNT: usize = 2;
+
+    /// The space as an index.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
 /// A whole host program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
@@ -40,8 +60,8 @@ pub struct Program {
     pub outputs: Vec<Output>,
     /// The memory plan of the arena.
     pub plan: Vec<PlanEntry>,
-    /// CPU levels from lowest to highest, for example `x86-64-v2`; names are unique over architectures.
-    pub levels: Vec<StringId>,
+    /// What kernels are compiled for: host levels from lowest to highest, and at most one device level.
+    pub levels: Vec<Level>,
     /// Kernel objects; entry k is the file that the manifest's variant lists at place k.
     pub objects: Vec<Object>,
     /// Kernels.
@@ -59,6 +79,8 @@ pub struct Slot {
     pub shape: Shape,
     /// Where it lives.
     pub kind: SlotKind,
+    /// Host or device. Inputs, outputs and cells are on the host; an alias is where its source is.
+    pub space: Space,
     /// Size in bytes where it is not dims × element size (blocked layouts, halos).
     pub bytes: Option<ExprId>,
 }
@@ -182,14 +204,26 @@ pub struct OutputDim {
 pub struct PlanEntry {
     /// The slot of kind `Arena` with this entry's index.
     pub slot: SlotId,
+    /// The space of the slot.
+    pub space: Space,
     /// Size in bytes.
     pub bytes: ExprId,
     /// First instruction at which it must exist.
     pub first: u32,
     /// Last instruction at which it must exist (inclusive).
     pub last: u32,
-    /// A plan entry whose bytes it may take over in place: same offset, same size, dying where this begins.
+    /// A plan entry of the same space whose bytes it may take over in place: same offset, same size, dying where
+    /// this begins.
     pub may_alias: Option<u32>,
+}
+
+/// An instruction set that kernels are compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// A CPU level (`x86-64-v2`, `aarch64`; unique over architectures) or a device's (`gfx942`, `sm_80`, `spirv64`).
+    pub name: StringId,
+    /// Whose instruction set it is.
+    pub space: Space,
 }
 
 /// A file of kernels for one level.
@@ -201,7 +235,7 @@ pub struct Object {
     pub name: StringId,
 }
 
-/// A kernel: the same function for every level.
+/// A kernel: the same function for every level of its space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
     /// A name for profiles and messages.
@@ -220,7 +254,9 @@ pub struct Kernel {
     pub bytes: ExprId,
     /// Whether it was made by the target's generic path, without a schedule of its own; for profiles.
     pub generic: bool,
-    /// One per level, in the order of `levels`.
+    /// Where it runs; all its buffers are there.
+    pub space: Space,
+    /// One for each level of its own space, in the order of `levels`.
     pub entries: Vec<KernelEntry>,
 }
 
@@ -233,8 +269,10 @@ pub struct KernelEntry {
     pub symbol: StringId,
     /// Number of groups (independent parts) of a launch.
     pub groups: ExprId,
-    /// Bytes of scratch for each worker.
+    /// Bytes of scratch for each worker (host) or each launched work group (device).
     pub scratch: ExprId,
+    /// Threads of a work group; 0 on the host.
+    pub threads: u32,
 }
 
 /// An instruction with the ONNX node that it serves.
@@ -268,7 +306,7 @@ pub enum Instruction {
     Launch { kernel: KernelId, buffers: Vec<SlotId>, dims: Vec<ExprId> },
     /// The next `count` instructions are launches that do not depend on one another.
     Parallel { count: u32 },
-    /// Copies the bytes of `from` to `to` (sizes must agree).
+    /// Copies the bytes of `from` to `to` (sizes must agree), from any space to any.
     Copy { to: SlotId, from: SlotId },
     /// `to` := element `index` (flat, row major) of a tensor of integers, bools or floats; a float
     /// arrives as the bits of an f64.
@@ -313,6 +351,16 @@ pub enum Instruction {
 }
 
 impl Program {
+    /// The levels of a space with their indices, in order.
+    pub fn levels_of(&self, space: Space) -> impl Iterator<Item = (usize, &Level)> {
+        self.levels.iter().enumerate().filter(move |(_, level)| level.space == space)
+    }
+
+    /// The space of a slot.
+    pub fn space(&self, slot: SlotId) -> Space {
+        self.slots.get(slot.index()).map_or(Space::Host, |slot| slot.space)
+    }
+
     /// The text of an interned string.
     pub fn text(&self, id: StringId) -> &str {
         self.strings.get(id.index()).map_or("", |text| text.as_str())

@@ -11,6 +11,8 @@ use crate::{
 
 /// Registers at most (they are allocated for each run).
 const MAX_REGISTERS: u32 = 1 << 20;
+/// Threads of a work group at most.
+const MAX_THREADS: u32 = 1024;
 
 impl Program {
     /// Whether the program may be run; the error names the first offender.
@@ -125,6 +127,10 @@ impl Program {
         if let Some(bytes) = slot.bytes {
             self.expression(bytes)?;
         }
+        let host = slot.kind.is_cell() || matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output(_));
+        if host && slot.space != Space::Host {
+            refuse!("slot {index} of kind {:?} is not on the host", slot.kind);
+        }
         let id = Some(SlotId(index as u32));
         let owned = match slot.kind {
             SlotKind::Input(port) => self.inputs.get(port as usize).map(|input| input.slot) == id,
@@ -198,11 +204,17 @@ impl Program {
         for (index, entry) in self.plan.iter().enumerate() {
             self.of_kind(entry.slot, SlotKind::Arena(index as u32))?;
             self.expression(entry.bytes)?;
+            if entry.space != self.space(entry.slot) {
+                refuse!("plan entry {index} and its slot are in different spaces");
+            }
             if entry.last < entry.first {
                 refuse!("plan entry {index} ends before it begins");
             }
             if let Some(other) = entry.may_alias {
                 let Some(old) = self.plan.get(other as usize) else { refuse!("plan entry {other} does not exist") };
+                if old.space != entry.space {
+                    refuse!("plan entry {index} may alias {other}, which is in another space");
+                }
                 if other as usize == index || old.last != entry.first {
                     refuse!("plan entry {index} may alias {other}, which does not die where it begins");
                 }
@@ -212,7 +224,10 @@ impl Program {
     }
 
     fn validate_kernels(&self) -> Result<(), ParseError> {
-        self.levels.iter().try_for_each(|level| self.string(*level))?;
+        self.levels.iter().try_for_each(|level| self.string(level.name))?;
+        if self.levels_of(Space::Device).count() > 1 {
+            refuse!("has more than one device level");
+        }
         for (index, object) in self.objects.iter().enumerate() {
             self.string(object.name)?;
             if object.level as usize >= self.levels.len() {
@@ -223,15 +238,23 @@ impl Program {
             self.string(kernel.name)?;
             self.string(kernel.origin)?;
             kernel.places.iter().try_for_each(|place| self.string(*place))?;
-            if kernel.entries.len() != self.levels.len() {
-                refuse!("kernel {index} has {} entries for {} levels", kernel.entries.len(), self.levels.len());
+            let count = self.levels_of(kernel.space).count();
+            if kernel.entries.len() != count {
+                refuse!("kernel {index} has {} entries for {count} levels", kernel.entries.len());
             }
             self.expression_over(kernel.operations, kernel.dims as usize)?;
             self.expression_over(kernel.bytes, kernel.dims as usize)?;
-            for (level, entry) in kernel.entries.iter().enumerate() {
+            if count == 0 && kernel.space == Space::Device {
+                refuse!("kernel {index} is for a device, and there is no device level");
+            }
+            for ((level, _), entry) in self.levels_of(kernel.space).zip(&kernel.entries) {
                 self.string(entry.symbol)?;
                 if self.objects.get(entry.object as usize).map(|object| object.level as usize) != Some(level) {
                     refuse!("kernel {index} at level {level} is in an object of another level");
+                }
+                let threads = if kernel.space == Space::Host { 0..=0 } else { 1..=MAX_THREADS };
+                if !threads.contains(&entry.threads) {
+                    refuse!("kernel {index} at level {level} has {} threads in a group", entry.threads);
                 }
                 self.expression_over(entry.groups, kernel.dims as usize)?;
                 self.expression_over(entry.scratch, kernel.dims as usize)?;
@@ -243,6 +266,10 @@ impl Program {
     fn validate_step(&self, index: usize, instruction: &Instruction) -> Result<(), ParseError> {
         use Instruction::*;
         let alias = |id| self.of_kind(id, SlotKind::Alias);
+        let host_alias = |id| match self.space(id) {
+            Space::Host => alias(id),
+            Space::Device => refuse!("slot {} gets an element of a cell and is not on the host", id.0),
+        };
         match instruction {
             Eval { to, value } => self.register(*to).and(self.expression(*value)),
             Check { condition, message } => self.expression(*condition).and(self.string(*message)),
@@ -266,7 +293,9 @@ impl Program {
             },
             Alias { slot, source, offset } => {
                 alias(*slot)?;
-                self.tensor(*source)?;
+                if self.tensor(*source)?.space != self.space(*slot) {
+                    refuse!("slot {} is an alias of slot {} in another space", slot.0, source.0);
+                }
                 offset.map_or(Ok(()), |offset| self.expression(offset))
             }
             Launch { kernel, buffers, dims } => {
@@ -280,7 +309,11 @@ impl Program {
                         kernel.dims
                     );
                 }
-                buffers.iter().try_for_each(|id| self.tensor(*id).map(|_| ()))?;
+                for id in buffers {
+                    if self.tensor(*id)?.space != kernel.space {
+                        refuse!("slot {} is not in the space of the kernel, {:?}", id.0, kernel.space);
+                    }
+                }
                 dims.iter().try_for_each(|dim| self.expression(*dim))
             }
             Parallel { count } => {
@@ -314,7 +347,7 @@ impl Program {
             SequenceNew { cell } => self.of_kind(*cell, SlotKind::Sequence),
             SequencePush { cell, item } => self.of_kind(*cell, SlotKind::Sequence).and(self.tensor(*item)).map(|_| ()),
             SequenceGet { to, cell, index } => {
-                alias(*to)?;
+                host_alias(*to)?;
                 self.of_kind(*cell, SlotKind::Sequence).and(self.expression(*index))
             }
             SequenceLength { to, cell } => self.of_kind(*cell, SlotKind::Sequence).and(self.register(*to)),
@@ -334,7 +367,7 @@ impl Program {
             OptionalSet { cell, item } => self.of_kind(*cell, SlotKind::Optional).and(self.slot(*item)).map(|_| ()),
             OptionalGet { to, cell } => {
                 self.of_kind(*cell, SlotKind::Optional)?;
-                self.of_kind(*to, SlotKind::Sequence).or(alias(*to))
+                self.of_kind(*to, SlotKind::Sequence).or(host_alias(*to))
             }
             OptionalHas { to, cell } => self.of_kind(*cell, SlotKind::Optional).and(self.register(*to)),
             Fail { message } => self.string(*message),

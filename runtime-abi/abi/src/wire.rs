@@ -1,7 +1,7 @@
 //! The bytes of a host program: little endian, a header, a table of sections, fixed-size records.
 //!
 //! ```text
-//! 0  "OAAXPROG"   8  u32 version (1)   12  u32 number of sections   16  section table
+//! 0  "OAAXPROG"   8  u32 version (2)   12  u32 number of sections   16  section table
 //! section: u32 kind, u32 record size, u64 offset from byte 0, u64 count
 //! ```
 //!
@@ -17,7 +17,7 @@ use core::fmt;
 /// First bytes of every program.
 pub const MAGIC: [u8; 8] = *b"OAAXPROG";
 /// The version that this crate reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Stands for "none" where a record holds an optional index.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Sections of this kind or above may not be skipped.
@@ -34,16 +34,16 @@ pub(crate) mod section {
     pub const CODE: (u32, usize) = (4, 16);
     pub const EXPRESSIONS: (u32, usize) = (5, 8);
     pub const POOL: (u32, usize) = (6, 4);
-    pub const SLOTS: (u32, usize) = (7, 40);
+    pub const SLOTS: (u32, usize) = (7, 48);
     pub const INPUTS: (u32, usize) = (8, 24);
     pub const DIM_RULES: (u32, usize) = (9, 40);
     pub const OUTPUTS: (u32, usize) = (10, 24);
     pub const OUTPUT_DIMS: (u32, usize) = (11, 16);
     pub const PLAN: (u32, usize) = (12, 24);
-    pub const LEVELS: (u32, usize) = (13, 4);
+    pub const LEVELS: (u32, usize) = (13, 8);
     pub const OBJECTS: (u32, usize) = (14, 8);
     pub const KERNELS: (u32, usize) = (15, 40);
-    pub const ENTRIES: (u32, usize) = (16, 16);
+    pub const ENTRIES: (u32, usize) = (16, 24);
     pub const STEPS: (u32, usize) = (17, 32);
     pub const COUNT: usize = 17;
 }

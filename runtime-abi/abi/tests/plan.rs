@@ -3,7 +3,7 @@
 use oaax_abi::*;
 
 fn entry(first: u32, last: u32, may_alias: Option<u32>) -> PlanEntry {
-    PlanEntry { slot: SlotId(0), bytes: ExprId(0), first, last, may_alias }
+    PlanEntry { slot: SlotId(0), space: Space::Host, bytes: ExprId(0), first, last, may_alias }
 }
 
 #[test]
@@ -11,7 +11,7 @@ fn buffers_that_do_not_meet_share_bytes() {
     let plan = [entry(0, 1, None), entry(1, 2, None), entry(2, 3, None)];
     let placement = place(&plan, &[100, 100, 100]).expect("small");
     assert_eq!(placement.offsets, [0, 128, 0]);
-    assert_eq!(placement.total, 256);
+    assert_eq!(placement.totals[0], 256);
     check_placement(&plan, &[100, 100, 100], &placement).expect("sound");
 }
 
@@ -19,11 +19,22 @@ fn buffers_that_do_not_meet_share_bytes() {
 fn a_buffer_takes_over_anothers_bytes_where_it_may() {
     let plan = [entry(0, 1, None), entry(1, 2, Some(0)), entry(2, 3, Some(1))];
     let placement = place(&plan, &[64, 64, 64]).expect("small");
-    assert_eq!(placement.total, 64);
+    assert_eq!(placement.totals[0], 64);
     check_placement(&plan, &[64, 64, 64], &placement).expect("sound");
     let placement = place(&plan, &[64, 128, 64]).expect("small");
     check_placement(&plan, &[64, 128, 64], &placement).expect("sound");
-    assert_eq!(placement.total, 192, "other sizes cannot share");
+    assert_eq!(placement.totals[0], 192, "other sizes cannot share");
+}
+
+#[test]
+fn each_space_has_its_own_arena() {
+    let device = |first, last, may_alias| PlanEntry { space: Space::Device, ..entry(first, last, may_alias) };
+    let plan = [entry(0, 1, None), device(0, 1, None), device(1, 2, Some(0)), device(2, 3, None)];
+    let mut placement = place(&plan, &[64, 128, 64, 128]).expect("small");
+    check_placement(&plan, &[64, 128, 64, 128], &placement).expect("sound");
+    assert_eq!((&placement.offsets[..], placement.totals), (&[0, 0, 128, 0][..], [64, 192]));
+    placement.totals = [192, 64];
+    assert!(check_placement(&plan, &[64, 128, 64, 128], &placement).is_err());
 }
 
 #[test]
@@ -63,7 +74,7 @@ fn looping(parallel: bool) -> Program {
     let n = b.register();
     let level = b.level("v");
     let object = b.object(level, "o");
-    let entries = vec![EntrySpec { object, symbol: "k".into(), groups: 1.into(), scratch: 0.into() }];
+    let entries = vec![EntrySpec { object, symbol: "k".into(), groups: 1.into(), scratch: 0.into(), threads: 0 }];
     let k = b.kernel(&KernelSpec { buffers: 2, entries, ..KernelSpec::default() });
     let slots: Vec<SlotId> = (0..4).map(|_| b.arena(DType::F32, &[n.into()], None)).collect();
     let (again, end) = (b.label(), b.label());
@@ -116,7 +127,7 @@ fn what_an_alias_carries_round_a_loop_lives_through_all_of_it() {
     let n = b.register();
     let level = b.level("v");
     let object = b.object(level, "o");
-    let entries = vec![EntrySpec { object, symbol: "k".into(), groups: 1.into(), scratch: 0.into() }];
+    let entries = vec![EntrySpec { object, symbol: "k".into(), groups: 1.into(), scratch: 0.into(), threads: 0 }];
     let k = b.kernel(&KernelSpec { buffers: 2, entries, ..KernelSpec::default() });
     let [start, next, other] = [0; 3].map(|_| b.arena(DType::F32, &[n.into()], None));
     let state = b.alias(DType::F32, Some(&[n.into()]));

@@ -19,20 +19,34 @@ fn everything() -> Program {
     b.output_from("cells", list, None);
     let (v2, v3) = (b.level("x86-64-v2"), b.level("x86-64-v3"));
     let objects = [b.object(v2, "v2.so"), b.object(v3, "v3.so")];
-    let entry =
-        |object| EntrySpec { object, symbol: "k".into(), groups: Expr::dim(0).ceil_div(64), scratch: Expr::dim(0).times(4) };
+    let entry = |object| EntrySpec {
+        object,
+        symbol: "k".into(),
+        groups: Expr::dim(0).ceil_div(64),
+        scratch: Expr::dim(0).times(4),
+        threads: 0,
+    };
     let spec = KernelSpec {
         name: "k".into(),
         origin: "Conv_1, Relu_2".into(),
         places: vec!["Conv_1".into(), "Relu_2".into()],
         buffers: 2,
         dims: 1,
+        space: Space::Host,
         entries: objects.map(entry).to_vec(),
         operations: Expr::dim(0).times(2),
         bytes: Expr::dim(0).times(8),
         generic: true,
     };
     let k = b.kernel(&spec);
+    let device = b.level_in("gfx942", Space::Device);
+    let object = b.object(device, "gfx942.hsaco");
+    let device = b.arena(DType::F32, &[n.into(), 3.into()], None);
+    b.on_device(device);
+    let device_view = b.alias(DType::F32, None);
+    b.on_device(device_view);
+    let entries = vec![EntrySpec { object, symbol: "d".into(), groups: 1.into(), scratch: 0.into(), threads: 256 }];
+    let on_device = b.kernel(&KernelSpec { name: "d".into(), space: Space::Device, entries, ..spec });
     let (zero, one) = (b.expr(0), b.expr(1));
     let message = b.string("no way");
     let (again, end) = (b.label(), b.label());
@@ -51,6 +65,10 @@ fn everything() -> Program {
         Instruction::Alias { slot: view, source: t, offset: Some(zero) },
         Instruction::Alias { slot: view, source: heap, offset: None },
         Instruction::Copy { to: y, from: view },
+        Instruction::Copy { to: device, from: t },
+        Instruction::Alias { slot: device_view, source: device, offset: None },
+        Instruction::Launch { kernel: on_device, buffers: vec![device, device_view], dims: vec![zero] },
+        Instruction::SequencePush { cell: list, item: device },
         Instruction::ReadCell { to: m, slot: any, index: zero },
         Instruction::WriteCell { slot: heap, index: zero, value: one },
         Instruction::ReadDim { to: m, slot: view, axis: zero },
@@ -109,7 +127,7 @@ fn a_program_of_another_version_says_so() {
     let mut bytes = everything().encode();
     bytes[8] = 9;
     let error = Program::parse(&bytes).expect_err("version 9");
-    assert_eq!(error.0, "has format version 9, this runtime reads version 1");
+    assert_eq!(error.0, "has format version 9, this runtime reads version 2");
 }
 
 #[test]
@@ -146,6 +164,21 @@ fn the_validator_names_the_first_offender() {
     check(|p| p.registers = 1, "register");
     check(|p| p.plan[0].last = 0, "ends before it begins");
     check(|p| p.kernels[0].entries[1].object = 0, "object of another level");
+    check(|p| p.kernels[0].space = Space::Device, "has 2 entries for 1 levels");
+    check(|p| p.kernels[1].entries[0].threads = 0, "has 0 threads");
+    check(|p| p.levels[1].space = Space::Device, "more than one device level");
+    check(|p| p.slots[p.inputs[0].slot.index()].space = Space::Device, "is not on the host");
+    check(|p| p.plan[0].space = Space::Device, "in different spaces");
+    check(
+        |p| {
+            let launch = p.steps.iter_mut().find_map(|step| match &mut step.instruction {
+                Instruction::Launch { kernel: KernelId(1), buffers, .. } => Some(buffers),
+                _ => None,
+            });
+            launch.expect("there is one")[0] = SlotId(0);
+        },
+        "not in the space of the kernel",
+    );
     check(|p| p.inputs[0].dtype = DType::I8, "differ in element type");
     check(|p| p.steps[0].instruction = Instruction::Jump { target: 999 }, "jumps to 999");
     check(|p| p.steps[0].instruction = Instruction::Free { slot: SlotId(0) }, "cannot be freed");

@@ -222,10 +222,10 @@ impl Context {
         self.placed = false;
         let Some((_, sizes, placement)) = self.placements.last() else { return Ok(()) };
         let arena = match self.arena.take() {
-            Some(arena) if arena.capacity() >= placement.total => arena,
+            Some(arena) if arena.capacity() >= placement.totals[0] => arena,
             old => {
                 drop(old); // Before the larger one is asked for.
-                Buffer::new(placement.total)?
+                Buffer::new(placement.totals[0])?
             }
         };
         for (index, entry) in program.plan.iter().enumerate() {

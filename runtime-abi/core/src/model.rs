@@ -206,7 +206,7 @@ fn choose<'a>(
         if program.kernels.is_empty() {
             return Ok((variant, program, 0, "the program has no kernels".to_owned()));
         }
-        let levels: Vec<&str> = program.levels.iter().map(|level| program.text(*level)).collect();
+        let levels: Vec<&str> = program.levels.iter().map(|level| program.text(level.name)).collect();
         match cpu::choose(&levels, options.cpu_level.as_deref()) {
             (Some(level), why) => return Ok((variant, program, level, why)),
             (None, why) => reasons.push(format!("{}: {why}", variant.id)),

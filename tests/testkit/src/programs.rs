@@ -1,7 +1,7 @@
 //! Host programs over the hand-written kernels of `runtime-abi/abi/demo.c`, each showing one thing
 //! that the runtime must do.
 
-use oaax_abi::{DType, Dim, EntrySpec, Expr, Instruction, KernelId, KernelSpec, Program, ProgramBuilder, Reg};
+use oaax_abi::{DType, Dim, EntrySpec, Expr, Instruction, KernelId, KernelSpec, Program, ProgramBuilder, Reg, Space};
 
 /// Levels of the artefact: all architectures' baselines, so that it runs on any host.
 pub const LEVELS: &[&str] =
@@ -14,6 +14,7 @@ fn kernel(b: &mut ProgramBuilder, symbol: &str, buffers: u32, dims: u32, groups:
         symbol: symbol.to_owned(),
         groups: groups.clone(),
         scratch: scratch.into(),
+        threads: 0,
     });
     b.kernel(&KernelSpec {
         name: symbol.to_owned(),
@@ -21,6 +22,7 @@ fn kernel(b: &mut ProgramBuilder, symbol: &str, buffers: u32, dims: u32, groups:
         places: vec![],
         buffers,
         dims,
+        space: Space::Host,
         entries: entries.collect(),
         ..KernelSpec::default()
     })
