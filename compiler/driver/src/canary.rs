@@ -26,6 +26,8 @@ const LARGEST: usize = 1 << 20;
 /// Adds one canary to a build. The error says why there is none; the artefact is as good without.
 pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>, strict: bool) -> Result<(), String> {
     let said = |d: Diagnostics| d.items.first().map_or_else(String::new, |d| d.message.clone());
+    // What this machine cannot run is answered for by the oracle.
+    let strict = strict || !runs_here(built);
     let opened = if strict {
         let plain = Options { emit: Vec::new(), verify_passes: false, ..options.clone() };
         let strict = build_graph(built.graph.clone(), &["cpu:strict".into()], &plain, &mut Silent).map_err(said)?;
@@ -59,6 +61,12 @@ pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>,
     let data::Tolerance { absolute, relative } = data::TOLERANCE;
     manifest.tolerance = Some(Tolerance { absolute, relative });
     Ok(())
+}
+
+/// Whether the first variant is for processors of this machine's architecture.
+fn runs_here(built: &Built) -> bool {
+    let needs = built.package.manifest.variants.first().map(|variant| &variant.needs);
+    needs.is_none_or(|n| n.device.is_none() && (n.arch.is_empty() || n.arch.iter().any(|a| a == oaax_core::architecture())))
 }
 
 /// Runs the canaries of an artefact. None stored: an empty list.

@@ -7,14 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Instant;
 
-use oaaxc_base::Diagnostic;
+use oaaxc_base::{Code, Diagnostic};
 use oaaxc_conformance::{Outcome, Run, Status, from_diagnostic, from_diagnostics, runner, try_folder};
+use oaaxc_container::Package;
 use oaaxc_ir::{Datum, Graph, eval, interpret, lower};
 use oaaxc_passes::graph::dead;
 use oaaxc_passes::kernel::encode::Weights;
 use oaaxc_target_api::Target;
 use serde_json::{Value, json};
 
+use crate::foreign::Runner;
 use crate::pipeline::{Options, Silent, compile};
 use crate::session::Opened;
 use crate::{artefact, execute, targets};
@@ -27,6 +29,8 @@ pub enum Way {
     Interpreter,
     /// The code of a target.
     Target(Box<dyn Target>),
+    /// The code of a target for another machine, run by a command.
+    Foreign(Box<dyn Target>, Runner),
 }
 
 impl Way {
@@ -36,6 +40,14 @@ impl Way {
             "eval" => Ok(Way::Eval),
             "interpreter" => Ok(Way::Interpreter),
             target => targets::find(target).map(Way::Target),
+        }
+    }
+    /// The same, run by a command where one is given.
+    pub fn find_with(name: &str, runner: Option<&str>) -> Result<Way, Diagnostic> {
+        match (Way::find(name)?, runner) {
+            (way, None) => Ok(way),
+            (Way::Target(target), Some(command)) => Ok(Way::Foreign(target, Runner::new(command)?)),
+            (_, Some(_)) => Err(Diagnostic::error(Code::USAGE, format!("{name} makes no artefact that a runner could run"))),
         }
     }
 }
@@ -108,6 +120,7 @@ fn outcome(folder: &Path, way: &Way, options: &Options, kernels: &mut usize) -> 
         Way::Eval => Ok(by_eval(graph)),
         Way::Interpreter => by_interpreter(&graph),
         Way::Target(target) => by_target(graph, target.as_ref(), options, kernels),
+        Way::Foreign(target, runner) => by_runner(graph, target.as_ref(), runner, options, kernels),
     });
     match done {
         Ok(max_error) => Outcome { status: Status::Pass, cause: String::new(), max_error },
@@ -132,18 +145,36 @@ fn by_interpreter(graph: &Graph) -> Result<Run, Outcome> {
     }))
 }
 
-fn by_target(mut graph: Graph, target: &dyn Target, options: &Options, kernels: &mut usize) -> Result<Run, Outcome> {
+/// The artefact of a case.
+fn build(mut graph: Graph, target: &dyn Target, options: &Options, kernels: &mut usize) -> Result<Package, Outcome> {
     dead::dead(&mut graph);
     let mut weights = Weights::default();
     let share = compile(&graph, target, options, &mut weights, &mut Silent).map_err(|d| from_diagnostics(&d))?;
     *kernels = share.kernels;
-    let package = artefact::package(vec![share], weights);
-    let opened = Opened::package(&package, 1).map_err(|d| from_diagnostic(&d))?;
-    Ok(Box::new(move |inputs| {
-        execute::run_data(&opened.loaded, &inputs).map_err(|d| match from_diagnostic(&d) {
-            // An answer was owed: a run that stops is a wrong one.
-            outcome if outcome.status == Status::Error => Outcome { status: Status::Wrong, ..outcome },
-            outcome => outcome,
-        })
+    Ok(artefact::package(vec![share], weights))
+}
+
+/// An answer was owed: a run that stops is a wrong one.
+fn owed(diagnostic: &Diagnostic) -> Outcome {
+    match from_diagnostic(diagnostic) {
+        outcome if outcome.status == Status::Error => Outcome { status: Status::Wrong, ..outcome },
+        outcome => outcome,
+    }
+}
+
+fn by_runner(graph: Graph, target: &dyn Target, runner: &Runner, options: &Options, kernels: &mut usize) -> Result<Run, Outcome> {
+    let package = build(graph, target, options, kernels)?;
+    let runner = runner.clone();
+    let names = |list: &[oaaxc_container::ValueInfo]| list.iter().map(|value| value.name.clone()).collect::<Vec<_>>();
+    let (inputs, outputs) = (names(&package.manifest.inputs), names(&package.manifest.outputs));
+    Ok(Box::new(move |data| {
+        let named: Vec<_> = inputs.iter().cloned().zip(data).collect();
+        runner.run(&package, &named, &outputs).map_err(|d| owed(&d))
     }))
+}
+
+fn by_target(graph: Graph, target: &dyn Target, options: &Options, kernels: &mut usize) -> Result<Run, Outcome> {
+    let package = build(graph, target, options, kernels)?;
+    let opened = Opened::package(&package, 1).map_err(|d| from_diagnostic(&d))?;
+    Ok(Box::new(move |inputs| execute::run_data(&opened.loaded, &inputs).map_err(|d| owed(&d))))
 }

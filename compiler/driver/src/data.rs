@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use oaax_core::PortInfo;
+pub use oaax_core::file_name;
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::{DType, Datum, Scalar, Tensor, TensorType, Type};
 
@@ -32,18 +33,6 @@ pub fn encode(tensor: &Tensor, name: &str, form: &str) -> Result<Vec<u8>, Diagno
         "npy" => oaaxc_onnx::data::npy::write(tensor),
         _ => Ok(oaaxc_onnx::data::write(&tensor.clone().into(), name)),
     }
-}
-
-/// The name of a tensor's file: bytes other than letters, digits, `_`, `-` and `.` become `%XX`, and a name
-/// past 200 bytes is cut to 150 and gets `%` and 16 hexadecimal digits of its SHA-256.
-pub fn file_name(name: &str) -> String {
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"_-.".contains(b);
-    let clean: String = name.bytes().map(|b| if plain(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();
-    if clean.len() <= 200 {
-        return clean;
-    }
-    let digest = oaax_core::hex(&oaax_core::digest(name.as_bytes()));
-    format!("{}%{}", &clean[..150], &digest[..16])
 }
 
 /// A deterministic stream of numbers (SplitMix64, Steele et al. 2014).

@@ -10,6 +10,14 @@ pub static KNOWN: &[(&str, &str)] = &[
     ("cpu:x86-64-v3", "AVX2 and FMA"),
     ("cpu:x86-64-v4", "AVX-512 F, BW, CD, DQ, VL"),
     ("cpu:native", "this machine's processor, with all that it has; the artefact may not run elsewhere"),
+    ("cpu:aarch64", "64-bit Arm: Advanced SIMD, and dot products where the processor has them"),
+    ("cpu:aarch64+neon", "64-bit Arm: Advanced SIMD alone"),
+    ("cpu:aarch64+dotprod", "64-bit Arm with dot products"),
+    ("cpu:aarch64+i8mm", "64-bit Arm with dot products and 8-bit matrix products"),
+    ("cpu:aarch64+sve", "64-bit Arm with scalable vectors"),
+    ("cpu:riscv64", "RV64GC, and vectors where the processor has them"),
+    ("cpu:riscv64gc", "RV64GC alone"),
+    ("cpu:riscv64gcv", "RV64GC with vectors"),
     ("cpu:strict", "the oracle: every operator alone, no fusion, no reassociation"),
 ];
 

@@ -76,13 +76,32 @@ pub fn missing(level: &str) -> Option<String> {
 }
 
 /// The first thing of `level` that this CPU lacks; `None` if it can run it.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
 pub fn missing(level: &str) -> Option<String> {
-    let base = match std::env::consts::ARCH {
-        "riscv64" => "riscv64",
-        other => other,
+    let mut parts = level.split('+');
+    if parts.next() != Some("aarch64") {
+        return Some(format!("the architecture of {level}"));
+    }
+    let has = |name: &str| match name {
+        "dotprod" => std::arch::is_aarch64_feature_detected!("dotprod"),
+        "i8mm" => std::arch::is_aarch64_feature_detected!("i8mm"),
+        "sve" => std::arch::is_aarch64_feature_detected!("sve"),
+        _ => false,
     };
-    (level != base).then(|| format!("the architecture or features of {level}"))
+    parts.find(|name| !has(name)).map(str::to_owned)
+}
+
+/// The first thing of `level` that this CPU lacks; `None` if it can run it.
+#[cfg(target_arch = "riscv64")]
+pub fn missing(level: &str) -> Option<String> {
+    let mut parts = level.split('+');
+    if parts.next() != Some("riscv64") {
+        return Some(format!("the architecture of {level}"));
+    }
+    // SAFETY: getauxval only reads what the kernel gave to the process. Single-letter extensions are bits by letter.
+    let letters = unsafe { libc::getauxval(libc::AT_HWCAP) };
+    let has = |name: &str| name == "v" && letters & (1 << (b'v' - b'a')) != 0;
+    parts.find(|name| !has(name)).map(str::to_owned)
 }
 
 /// The highest of `levels` (lowest first) that this CPU runs, at most `limit` if one is named, and

@@ -181,8 +181,7 @@ fn save(arguments: &Arguments, session: &Session, outputs: &[Output]) -> Result<
         }
         println!("{}: {}{:?}", port.name, port.dtype.name(), output.dims);
         let Some(folder) = &arguments.output else { continue };
-        let safe: String = port.name.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
-        let path = folder.join(format!("{safe}.npy"));
+        let path = folder.join(format!("{}.npy", oaax_core::file_name(&port.name)));
         let written = fs::create_dir_all(folder);
         let written = written.and_then(|()| fs::write(&path, npy::write(port.dtype, &output.dims, output.data())));
         written.map_err(|error| format!("{}: {error}", path.display()))?;

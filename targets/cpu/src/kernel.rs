@@ -14,6 +14,7 @@ use oaaxc_emit::text::Writer;
 use oaaxc_ir::kernel::{Item, Kernel, LoopAxis, Op, Role, Step};
 use oaaxc_ir::{DType, Expr};
 
+use crate::contract::micro::Machine;
 use crate::{compact, contract, integer, loops, partition, schedule, sort};
 
 /// How to emit.
@@ -25,6 +26,10 @@ pub struct Options {
     pub fma: bool,
     /// Lanes of f32 in a vector register: 4, 8 or 16.
     pub lanes: u32,
+    /// Vector registers: 16 or 32.
+    pub registers: u32,
+    /// Whether x86's own instructions may be named; elsewhere their portable definitions stand.
+    pub x86: bool,
 }
 
 /// A kernel as text, and how it is called.
@@ -48,8 +53,8 @@ pub(crate) struct Generator<'k> {
     pub shared_scratch: Expr,
     /// Functions besides the kernel's own.
     pub routines: Vec<String>,
-    /// Lanes of f32 in a vector register.
-    pub lanes: u32,
+    /// What the level offers.
+    pub options: Options,
     /// Whether no schedule of its own was used.
     pub generic: bool,
 }
@@ -67,7 +72,7 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Emitted,
         strict: options.strict,
         fault: Fault::Leave(None),
     };
-    let mut g = Generator { em, resolver, shared_scratch: 0.into(), routines: Vec::new(), lanes: options.lanes, generic: true };
+    let mut g = Generator { em, resolver, shared_scratch: 0.into(), routines: Vec::new(), options: *options, generic: true };
     let groups = g.kernel(kernel)?;
     let ok = g.em.w.constant("0 : i32");
     g.em.w.line(format_args!("return {ok} : i32"));
@@ -78,7 +83,7 @@ pub fn emit(kernel: &Kernel, symbol: &str, options: &Options) -> Result<Emitted,
 impl Generator<'_> {
     fn kernel(&mut self, kernel: &Kernel) -> Result<Expr, String> {
         if !self.em.strict
-            && let Some(planned) = contract::plan(kernel, i64::from(self.lanes))
+            && let Some(planned) = contract::plan(kernel, Machine::of(&self.options))
         {
             let one = self.em.w.int(1);
             let group = self.em.w.open("%begin", "%end", &one);
@@ -89,7 +94,7 @@ impl Generator<'_> {
             return Ok(planned.groups);
         }
         if !self.em.strict
-            && let Some(plan) = integer::plan::plan(&mut self.resolver, kernel, self.lanes)
+            && let Some(plan) = integer::plan::plan(&mut self.resolver, kernel, &self.options)
         {
             self.em.scope.ranges = self.resolver.ranges.clone();
             self.generic = false;

@@ -50,17 +50,45 @@ pub fn cpu_target(name: &str) -> Option<Box<dyn Target>> {
         "cpu:x86-64-v3" => vec![v3()],
         "cpu:x86-64-v4" => vec![v4()],
         "cpu:native" => vec![native()],
+        "cpu:aarch64" => vec![aarch64(""), aarch64("+dotprod")],
+        "cpu:aarch64+neon" => vec![aarch64("")],
+        "cpu:aarch64+dotprod" => vec![aarch64("+dotprod")],
+        "cpu:aarch64+i8mm" => vec![aarch64("+dotprod+i8mm")],
+        "cpu:aarch64+sve" => vec![aarch64("+sve")],
+        "cpu:riscv64" => vec![riscv64(""), riscv64("+v")],
+        "cpu:riscv64gc" => vec![riscv64("")],
+        "cpu:riscv64gcv" => vec![riscv64("+v")],
         "cpu:strict" => vec![CpuLevel { options: Options { strict: true, ..v3().options }, ..v3() }],
         _ => return None,
     };
     let strict = name == "cpu:strict";
     let panel = if strict { 0 } else { PANEL };
-    let device = Device { kind: "cpu", arch: "x86_64", strict, panel };
+    let arch = match name.trim_start_matches("cpu:") {
+        other if other.starts_with("aarch64") => "aarch64",
+        other if other.starts_with("riscv64") => "riscv64",
+        _ => "x86_64",
+    };
+    let device = Device { kind: "cpu", arch, strict, panel };
     Some(Box::new(CpuTarget { name: name.to_string(), device, levels, workers: Mutex::new(None) }))
 }
 
 fn level(name: &str, machine: Level, lanes: u32) -> CpuLevel {
-    CpuLevel { name: name.to_string(), machine, options: Options { strict: false, fma: lanes > 4, lanes } }
+    let registers = if lanes == 16 { 32 } else { 16 };
+    CpuLevel { name: name.to_string(), machine, options: Options { strict: false, fma: lanes > 4, lanes, registers, x86: true } }
+}
+
+/// Registers and arithmetic of the machines that are not x86: 128-bit vectors, fused multiply-add.
+const PORTABLE: Options = Options { strict: false, fma: true, lanes: 4, registers: 32, x86: false };
+
+/// AArch64 with Advanced SIMD and these features, as `+dotprod+i8mm`.
+fn aarch64(features: &str) -> CpuLevel {
+    let machine = Level::aarch64("generic", features.replace('+', ",+").trim_start_matches(','));
+    CpuLevel { name: format!("aarch64{features}"), machine, options: PORTABLE }
+}
+
+/// RV64GC, and vectors where the features say so. LLVM maps vectors of fixed length to both.
+fn riscv64(features: &str) -> CpuLevel {
+    CpuLevel { name: format!("riscv64{features}"), machine: Level::riscv64(features), options: PORTABLE }
 }
 
 /// SSE4.2.

@@ -23,9 +23,19 @@ impl Target for Reference {
     }
     /// One level without code: every kernel is one group, run by the interpreter.
     fn emit(&self, kernels: &[Kernel], _: &EmitCx) -> Result<CodeObject, Diagnostics> {
-        let entry =
-            |i: usize| KernelEntry { symbol: format!("k{i}"), groups: 1.into(), scratch: Expr::constant(0), threads: 0, generic: true };
-        let level = Level { name: "interpreter".into(), extension: "", object: Vec::new(), kernels: (0..kernels.len()).map(entry).collect() };
+        let entry = |i: usize| KernelEntry {
+            symbol: format!("k{i}"),
+            groups: 1.into(),
+            scratch: Expr::constant(0),
+            threads: 0,
+            generic: true,
+        };
+        let level = Level {
+            name: "interpreter".into(),
+            extension: "",
+            object: Vec::new(),
+            kernels: (0..kernels.len()).map(entry).collect(),
+        };
         Ok(CodeObject { levels: vec![level], ..CodeObject::default() })
     }
 }

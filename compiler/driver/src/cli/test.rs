@@ -41,6 +41,10 @@ pub struct Arguments {
     /// Only cases whose name holds this
     #[arg(long, default_value = "")]
     filter: String,
+    /// Runs the artefacts of another machine's target by this command, such as
+    /// `qemu-aarch64 -L /usr/aarch64-linux-gnu target/cross/aarch64/oaax-run`
+    #[arg(long, value_name = "COMMAND")]
+    runner: Option<String>,
     /// Seconds for one case
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     limit: f64,
@@ -57,11 +61,13 @@ pub struct WorkerArguments {
     target: String,
     #[arg(long)]
     no_cache: bool,
+    #[arg(long)]
+    runner: Option<String>,
 }
 
 /// Runs the cases.
 pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
-    Way::find(&arguments.target).map_err(one)?;
+    Way::find_with(&arguments.target, arguments.runner.as_deref()).map_err(one)?;
     let folders =
         runner::folders(&arguments.folders, &arguments.filter).map_err(|e| io_error("list", &arguments.folders[0], &e))?;
     if folders.is_empty() {
@@ -169,6 +175,9 @@ impl Worker {
         if arguments.compiling.no_cache {
             command.arg("--no-cache");
         }
+        if let Some(runner) = &arguments.runner {
+            command.args(["--runner", runner]);
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let words = child.stdin.take().expect("stdin is piped");
         let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
@@ -225,7 +234,7 @@ fn ask(slot: &mut Option<Worker>, folder: &Path, arguments: &Arguments) -> Answe
 
 /// The child process: one folder a line in, one answer a line out.
 pub fn worker(arguments: &WorkerArguments, console: &Console) -> Outcome {
-    let way = Way::find(&arguments.target).map_err(one)?;
+    let way = Way::find_with(&arguments.target, arguments.runner.as_deref()).map_err(one)?;
     let mut options = CompileArguments { jobs: 1, no_cache: arguments.no_cache }.options();
     (options.jobs, options.unfolded) = (1, true);
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {

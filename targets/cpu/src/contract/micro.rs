@@ -5,6 +5,8 @@
 
 use oaaxc_emit::text::Writer;
 
+use crate::kernel::Options;
+
 /// What a CPU level offers to the tiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
@@ -24,12 +26,14 @@ pub struct Machine {
 
 impl Machine {
     /// The tiles for vectors of so many lanes: accumulators, operands and a broadcast fill the registers without spills.
-    pub fn of(lanes: i64) -> Machine {
-        match lanes {
+    pub fn of(options: &Options) -> Machine {
+        match (options.lanes, options.registers) {
+            // NEON: 32 registers of 4 lanes, 6×16 and 4×16. The same for 128-bit RVV.
+            (4, 32) => Machine { lanes: 4, fma: options.fma, rows: 6, panels: 1, channels: 4, pixels: 4 },
             // x86-64-v2: 16 registers of 4 lanes, no fused multiply-add.
-            4 => Machine { lanes: 4, fma: false, rows: 2, panels: 1, channels: 4, pixels: 2 },
+            (4, _) => Machine { lanes: 4, fma: false, rows: 2, panels: 1, channels: 4, pixels: 2 },
             // x86-64-v3: 16 registers of 8 lanes, 6×16 and 4×24.
-            8 => Machine { lanes: 8, fma: true, rows: 6, panels: 1, channels: 4, pixels: 3 },
+            (8, _) => Machine { lanes: 8, fma: true, rows: 6, panels: 1, channels: 4, pixels: 3 },
             // x86-64-v4: 32 registers of 16 lanes, 8×48 both ways.
             _ => Machine { lanes: 16, fma: true, rows: 8, panels: 3, channels: 8, pixels: 3 },
         }
@@ -39,7 +43,7 @@ impl Machine {
     pub fn for_pixels(self, pixels: i64) -> Machine {
         let cost = |vectors: i64| {
             let tiles = (pixels.max(1) + vectors * self.lanes - 1) / (vectors * self.lanes);
-            tiles * vectors * [140, 108, 100][(vectors - 1).clamp(0, 2) as usize]
+            tiles * vectors * [140, 108, 100, 100][(vectors - 1).clamp(0, 3) as usize]
         };
         let best = (1..=self.pixels).min_by_key(|v| (cost(*v), -v)).unwrap_or(self.pixels);
         Machine { pixels: best, ..self }

@@ -31,10 +31,9 @@ pub struct Planned {
     pub scratch: Expr,
 }
 
-/// The schedule of a kernel for vectors of so many f32 lanes, where the micro-kernels compute it.
-pub fn plan(kernel: &Kernel, lanes: i64) -> Option<Planned> {
+/// The schedule of a kernel for such a machine, where the micro-kernels compute it.
+pub fn plan(kernel: &Kernel, mut machine: Machine) -> Option<Planned> {
     let form = form::analyse(kernel)?;
-    let mut machine = Machine::of(lanes);
     if let (Side::Pixels, Some(pixels)) = (form.side, form.result_m().extent.as_const()) {
         machine = machine.for_pixels(pixels);
     }

@@ -61,8 +61,13 @@ pub fn function(tile: &Tile) -> String {
         let x = line(&mut text, format!("vector.broadcast {x} : i32 to {wide}"));
         let x = line(&mut text, format!("vector.bitcast {x} : {wide} to {pairs}"));
         for (v, columns) in vector.iter().enumerate() {
-            let call = format!("llvm.call_intrinsic \"{multiply}\"({x}, {columns}) : ({pairs}, {pairs}) -> {wide}");
-            let product = line(&mut text, call);
+            let product = match tile.x86 {
+                true => {
+                    let call = format!("llvm.call_intrinsic \"{multiply}\"({x}, {columns}) : ({pairs}, {pairs}) -> {wide}");
+                    line(&mut text, call)
+                }
+                false => portable(&mut |operation| line(&mut text, operation), lanes, &x, columns),
+            };
             let sum = format!("%s{}", row * vectors + v as i64);
             sums.push(line(&mut text, format!("arith.addi {sum}, {product} : {wide}")));
         }
@@ -76,4 +81,20 @@ pub fn function(tile: &Tile) -> String {
     }
     text.push_str("    return\n  }\n");
     text
+}
+
+/// What x86's pairwise multiply-add computes, for machines that have other instructions: all products in 32 bits,
+/// then even ones added to odd ones.
+fn portable(line: &mut dyn FnMut(String) -> String, lanes: i64, x: &str, y: &str) -> String {
+    let (pairs, long, wide) =
+        (format!("vector<{}xi16>", lanes * 2), format!("vector<{}xi32>", lanes * 2), format!("vector<{lanes}xi32>"));
+    let x = line(format!("arith.extsi {x} : {pairs} to {long}"));
+    let y = line(format!("arith.extsi {y} : {pairs} to {long}"));
+    let products = line(format!("arith.muli {x}, {y} : {long}"));
+    let mut half = |first: i64| {
+        let numbers: Vec<String> = (0..lanes).map(|i| (2 * i + first).to_string()).collect();
+        line(format!("vector.shuffle {products}, {products} [{}] : {long}, {long}", numbers.join(", ")))
+    };
+    let (even, odd) = (half(0), half(1));
+    line(format!("arith.addi {even}, {odd} : {wide}"))
 }

@@ -8,6 +8,8 @@ use oaaxc_emit::nest::{Nest, has_axes};
 use oaaxc_ir::kernel::{Body, Bounds, Contract, Kernel, LoopAxis, Operand, Role, Step, V};
 use oaaxc_ir::{DType, Expr};
 
+use crate::kernel::Options;
+
 /// A register tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
@@ -17,6 +19,8 @@ pub struct Tile {
     pub columns: i64,
     /// Lanes of an i32 vector.
     pub lanes: u32,
+    /// Whether x86's pairwise multiply-add may be named.
+    pub x86: bool,
 }
 
 /// One operand.
@@ -60,7 +64,7 @@ pub struct Plan {
 }
 
 /// The plan for a kernel that is one contraction of 8-bit integers, where tiles pay.
-pub fn plan(resolver: &mut Resolver, kernel: &Kernel, lanes: u32) -> Option<Plan> {
+pub fn plan(resolver: &mut Resolver, kernel: &Kernel, options: &Options) -> Option<Plan> {
     let Step::Contract(c) = kernel.single_step()? else { return None };
     let axes = || kernel.parallel.iter().chain(&c.batch).chain(&c.m).chain(&c.n).chain(&c.k);
     let fits = c.acc == DType::I32
@@ -91,13 +95,14 @@ pub fn plan(resolver: &mut Resolver, kernel: &Kernel, lanes: u32) -> Option<Plan
     if few(&rows.total, 4) || few(&columns.total, 8) || few(&k, 8) {
         return None;
     }
-    let (mut height, width) = match lanes {
-        16 => (16, 16),
-        8 => (5, 16),
+    let (mut height, width) = match (options.lanes, options.registers) {
+        (16, _) => (16, 16),
+        (8, _) => (5, 16),
+        (_, 32) => (6, 16),
         _ => (4, 8),
     };
     height = rows.total.as_const().map_or(height, |n| n.min(height));
-    let tile = Tile { rows: height, columns: width, lanes };
+    let tile = Tile { rows: height, columns: width, lanes: options.lanes, x86: options.x86 };
     let whole = |side: &Side, block: i64, to: i64| side.total.as_const().map_or(block, |n| block.min((n + to - 1) / to * to));
     let row_block = whole(&rows, (256 + height - 1) / height * height, height);
     let column_block = whole(&columns, 192, width);
