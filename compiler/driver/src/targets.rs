@@ -19,11 +19,16 @@ pub static KNOWN: &[(&str, &str)] = &[
     ("cpu:riscv64gc", "RV64GC alone"),
     ("cpu:riscv64gcv", "RV64GC with vectors"),
     ("cpu:strict", "the oracle: every operator alone, no fusion, no reassociation"),
+    ("spirv", "any OpenCL device that takes SPIR-V 1.0"),
 ];
 
 /// The target with this name.
 pub fn find(name: &str) -> Result<Box<dyn Target>, Diagnostic> {
-    oaaxc_target_cpu::cpu_target(name).ok_or_else(|| {
+    let gpu = || match name {
+        "spirv" => Some(oaaxc_target_spirv::target()),
+        _ => None,
+    };
+    oaaxc_target_cpu::cpu_target(name).or_else(gpu).ok_or_else(|| {
         let error = Diagnostic::error(Code::UNKNOWN_TARGET, format!("there is no target \"{name}\""));
         match closest(name, KNOWN.iter().map(|k| k.0)) {
             Some(known) => error.help(format!("did you mean \"{known}\"? `oaaxc targets` lists all")),

@@ -5,12 +5,13 @@ mod common;
 
 use std::time::Instant;
 
-use common::{Random, compile, levels, memory, words};
+use common::{compile, levels};
 use oaaxc_ir::expr::{AxisId, Expr};
 use oaaxc_ir::kernel::{
     Body, Bounds, Buffer, BufferId, Contract, Index, Item, Kernel, Label, Layout, LoopAxis, Operand, Role, Step, Store, Tile,
 };
 use oaaxc_ir::{DType, Scalar};
+use oaaxc_kernel_cases::{Random, memory, words};
 
 /// `[m, k] · [k, n]` of bytes with a zero point for `a`, weights in panels.
 fn kernel(m: i64, k: i64, n: i64) -> Kernel {

@@ -7,9 +7,10 @@ mod common;
 use std::path::Path;
 
 use bytes::Bytes;
-use common::{bytes, compile, levels, words};
+use common::{compile, levels};
 use oaaxc_ir::kernel::{Kernel, Role, canonical};
 use oaaxc_ir::{Datum, Scalar, SymId, Tensor, interpret, lower};
+use oaaxc_kernel_cases::{bytes, words};
 use oaaxc_onnx::{ImportOptions, data, import};
 use oaaxc_target_cpu::CpuLevel;
 

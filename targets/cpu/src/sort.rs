@@ -2,7 +2,8 @@
 
 use oaaxc_emit::access::Resolver;
 use oaaxc_emit::body::Emitter;
-use oaaxc_emit::cast::{Value, cast, value};
+use oaaxc_emit::cast::value;
+use oaaxc_emit::sort::ordered_key;
 use oaaxc_ir::kernel::{Bounds, Index, Sort};
 use oaaxc_ir::{DType, Expr};
 
@@ -25,7 +26,7 @@ pub fn sort(em: &mut Emitter, resolver: &mut Resolver, step: &Sort, scratch: &st
     let l = loops::open(em, along);
     let at = l[0].counter.clone();
     let values = em.code(&key, &[]);
-    let ordered = ordered_key(em, &values[step.value.0 as usize], step.descending);
+    let ordered = ordered_key(&mut em.w, &values[step.value.0 as usize], step.descending);
     let address = em.w.element(scratch, &at, "i64");
     em.w.line(format_args!("llvm.store {ordered}, {address} : i64, !llvm.ptr"));
     let second = em.w.int_op("addi", &n, &at);
@@ -41,37 +42,6 @@ pub fn sort(em: &mut Emitter, resolver: &mut Resolver, step: &Sort, scratch: &st
     em.store_to(&address, &value(DType::I64, position));
     loops::close(em, l);
     loops::close(em, outer);
-}
-
-/// An i64 in whose signed order the key stands; NaN is the largest key, −0 equals +0.
-fn ordered_key(em: &mut Emitter, v: &Value, descending: bool) -> String {
-    let w = &mut em.w;
-    let mut name = if v.dtype.is_float() {
-        let double = cast(w, DType::F64, v).name;
-        let plus_zero = w.constant("0.0 : f64");
-        let x = w.op(format_args!("arith.addf {double}, {plus_zero} : f64"));
-        let bits = w.op(format_args!("arith.bitcast {x} : f64 to i64"));
-        // Negative floats stand in reverse as integers.
-        let (sign, low) = (w.int(63), w.int(i64::MAX));
-        let mask = w.int_op("shrsi", &bits, &sign);
-        let mask = w.int_op("andi", &mask, &low);
-        let ordered = w.int_op("xori", &bits, &mask);
-        let is_nan = w.op(format_args!("arith.cmpf uno, {x}, {x} : f64"));
-        w.op(format_args!("arith.select {is_nan}, {low}, {ordered} : i64"))
-    } else {
-        let wide = cast(w, if v.dtype == DType::U64 { DType::U64 } else { DType::I64 }, v).name;
-        if v.dtype == DType::U64 {
-            let top = w.int(i64::MIN);
-            w.int_op("xori", &wide, &top)
-        } else {
-            wide
-        }
-    };
-    if descending {
-        let ones = w.int(-1);
-        name = w.int_op("xori", &name, &ones);
-    }
-    name
 }
 
 /// The merge sort: `data` holds n keys and n positions, then as much room again; answers where the sorted ones lie.

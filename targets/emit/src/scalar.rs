@@ -7,6 +7,7 @@ use oaaxc_ir::{DType, Scalar};
 
 use crate::cast::{self, Value, carried, cast, computed, round, value, wide, wrap};
 use crate::math::{self, FloatType, Function};
+use crate::remainder::remainder;
 use crate::text::Writer;
 
 fn float_type(dtype: DType) -> FloatType {
@@ -172,7 +173,10 @@ fn float_binary(w: &mut Writer, op: BinaryOp, x: &Value, y: &Value) -> Value {
         BinaryOp::Sub => "subf",
         BinaryOp::Mul => "mulf",
         BinaryOp::Div => "divf",
-        BinaryOp::Rem => "remf",
+        BinaryOp::Rem => {
+            let result = float_remainder(w, ty, &a, &b);
+            return round(w, dtype, &result);
+        }
         BinaryOp::Eq => return compare(w, "oeq"),
         BinaryOp::Ne => return compare(w, "une"),
         BinaryOp::Lt => return compare(w, "olt"),
@@ -186,7 +190,7 @@ fn float_binary(w: &mut Writer, op: BinaryOp, x: &Value, y: &Value) -> Value {
         }
         BinaryOp::Mod => {
             let zero = w.constant(format_args!("0.0 : {ty}"));
-            let r = w.op(format_args!("arith.remf {a}, {b} : {ty}"));
+            let r = float_remainder(w, ty, &a, &b);
             let some = w.op(format_args!("arith.cmpf une, {r}, {zero} : {ty}"));
             let below = w.op(format_args!("arith.cmpf olt, {r}, {zero} : {ty}"));
             let divisor_below = w.op(format_args!("arith.cmpf olt, {b}, {zero} : {ty}"));
@@ -202,6 +206,10 @@ fn float_binary(w: &mut Writer, op: BinaryOp, x: &Value, y: &Value) -> Value {
     };
     let result = w.op(format_args!("arith.{simple} {a}, {b} : {ty}"));
     round(w, dtype, &result)
+}
+
+fn float_remainder(w: &mut Writer, ty: &str, a: &str, b: &str) -> String {
+    if w.portable { remainder(w, ty, a, b) } else { w.op(format_args!("arith.remf {a}, {b} : {ty}")) }
 }
 
 /// The smaller or larger one; NaN wins. With a constant operand this is one instruction on x86.

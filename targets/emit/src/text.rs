@@ -79,6 +79,14 @@ impl Writer {
             .expect("strings take text");
         name
     }
+    /// Straight-line code that goes to the entry block, behind what stands there.
+    pub fn in_entry<R>(&mut self, lines: impl FnOnce(&mut Writer) -> R) -> R {
+        let out = std::mem::take(&mut self.out);
+        let result = lines(self);
+        let lines = std::mem::replace(&mut self.out, out);
+        self.entry.push_str(&lines);
+        result
+    }
     /// A fresh block label.
     pub fn label(&mut self) -> String {
         self.blocks += 1;

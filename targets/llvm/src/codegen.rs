@@ -103,9 +103,9 @@ impl Llvm {
         }
         module.verify().map_err(|e| BackendError::new(Stage::Translate, e.to_string()))?;
         let options = PassBuilderOptions::create();
-        options.set_loop_vectorization(true);
-        options.set_loop_slp_vectorization(true);
-        options.set_loop_interleaving(true);
+        options.set_loop_vectorization(level.vectorise);
+        options.set_loop_slp_vectorization(level.vectorise);
+        options.set_loop_interleaving(level.vectorise);
         options.set_loop_unrolling(true);
         module.run_passes(pipeline, machine, options).map_err(|e| BackendError::new(Stage::Optimise, e.to_string()))?;
         self.check(Stage::Optimise)

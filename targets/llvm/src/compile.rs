@@ -7,6 +7,7 @@
 use crate::{
     codegen::{Llvm, machine},
     error::BackendError,
+    isolate::isolated,
     level::{Level, Output},
     lower::Mlir,
 };
@@ -43,6 +44,13 @@ pub fn emit_asm(mlir: &str, level: &Level) -> Result<String, BackendError> {
 
 /// Compiles to any [`Form`].
 pub fn compile_form(mlir: &str, level: &Level, form: Form) -> Result<Vec<u8>, BackendError> {
+    match level.once {
+        true => isolated(|| compile_here(mlir, level, form)),
+        false => compile_here(mlir, level, form),
+    }
+}
+
+fn compile_here(mlir: &str, level: &Level, form: Form) -> Result<Vec<u8>, BackendError> {
     let frontend = Mlir::new();
     let lowered = frontend.lower(mlir)?;
     if form == Form::LoweredMlir {

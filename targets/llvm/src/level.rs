@@ -27,6 +27,11 @@ pub struct Level {
     pub abi: String,
     /// Bits of the widest vector that loops are vectorised to; 0 leaves it to LLVM.
     pub prefer_vector_width: u32,
+    /// Whether loops and straight lines may become vector code: a GPU's threads are its vectors.
+    pub vectorise: bool,
+    /// Whether the code generator is good for one module of a process only: LLVM's for SPIR-V numbers blocks
+    /// by what it remembers of earlier ones.
+    pub once: bool,
     /// What the code generator writes.
     pub output: Output,
     /// Whether objects are linked with our hidden support module (memcpy, fmod, half conversions, …).
@@ -75,17 +80,24 @@ impl Level {
 
     /// An AMD GPU, `chip` as `gfx942`.
     pub fn amdgcn(chip: &str) -> Level {
-        Level { support: false, ..Level::elf("amdgcn-amd-amdhsa", chip, "", "", 0) }
+        // The newer ones pair their compute units unless told not to.
+        let features = if chip.starts_with("gfx1") { "+cumode" } else { "" };
+        Level { support: false, vectorise: false, ..Level::elf("amdgcn-amd-amdhsa", chip, features, "", 0) }
     }
 
     /// An NVIDIA GPU, `chip` as `sm_80`, `ptx` as `+ptx80`; the output is PTX text.
     pub fn nvptx(chip: &str, ptx: &str) -> Level {
-        Level { output: Output::Assembly, ..Level::elf("nvptx64-nvidia-cuda", chip, ptx, "", 0) }
+        Level {
+            output: Output::Assembly,
+            support: false,
+            vectorise: false,
+            ..Level::elf("nvptx64-nvidia-cuda", chip, ptx, "", 0)
+        }
     }
 
     /// OpenCL-flavoured SPIR-V 1.0, a binary.
     pub fn spirv() -> Level {
-        Level { support: false, ..Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0) }
+        Level { support: false, vectorise: false, once: true, ..Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0) }
     }
 
     fn elf(triple: &str, cpu: &str, features: &str, abi: &str, width: u32) -> Level {
@@ -95,12 +107,14 @@ impl Level {
             features: features.into(),
             abi: abi.into(),
             prefer_vector_width: width,
+            vectorise: true,
+            once: false,
             output: Output::Object,
             support: true,
         }
     }
 
-    pub(crate) const FIELDS: usize = 7;
+    pub(crate) const FIELDS: usize = 9;
 
     /// The fields as strings, in order: the wire form and the form that is hashed.
     pub(crate) fn fields(&self) -> [String; Level::FIELDS] {
@@ -114,6 +128,8 @@ impl Level {
             self.features.clone(),
             self.abi.clone(),
             self.prefer_vector_width.to_string(),
+            self.vectorise.to_string(),
+            self.once.to_string(),
             output.into(),
             self.support.to_string(),
         ]
@@ -121,7 +137,7 @@ impl Level {
 
     /// The inverse of [`Level::fields`].
     pub(crate) fn from_fields(fields: &[String]) -> Option<Level> {
-        let [triple, cpu, features, abi, width, output, support] = fields else {
+        let [triple, cpu, features, abi, width, vectorise, once, output, support] = fields else {
             return None;
         };
         let output = match output.as_str() {
@@ -131,12 +147,16 @@ impl Level {
         };
         let prefer_vector_width = width.parse().ok()?;
         let support = support.parse().ok()?;
+        let vectorise = vectorise.parse().ok()?;
+        let once = once.parse().ok()?;
         Some(Level {
             triple: triple.clone(),
             cpu: cpu.clone(),
             features: features.clone(),
             abi: abi.clone(),
             prefer_vector_width,
+            vectorise,
+            once,
             output,
             support,
         })

@@ -40,6 +40,7 @@ mod codegen;
 mod compile;
 mod elf;
 mod error;
+mod isolate;
 mod level;
 mod link;
 mod lower;

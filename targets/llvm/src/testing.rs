@@ -1,5 +1,7 @@
 //! Runs linked code in this process, for tests and measurements of the rooms above; never part of a build.
 
+pub mod opencl;
+
 use std::{
     ffi::{CString, c_void},
     io,
