@@ -11,6 +11,7 @@ use crate::{
     json, oci,
     oci::{Annotations, Descriptor, DockerEntry, Index},
     package::Package,
+    place::{resolve, temporary_prefix},
     prepare::{Prepared, Written, prepare},
     sink::{FileSink, Sink},
     tar::write::{READABLE, TarWriter},
@@ -18,6 +19,7 @@ use crate::{
 
 /// Writes `package` as a mappable OCI archive to the file `path`, replacing what is there.
 pub fn write_archive(package: &Package, path: &Path) -> Result<Written> {
+    let path = &*resolve(path)?;
     if path.is_dir() {
         return Err(ContainerError::package(format!("{} is a folder; the archive is a file", path.display())));
     }
@@ -28,7 +30,7 @@ pub fn write_archive(package: &Package, path: &Path) -> Result<Written> {
     };
     let failed = |error| ContainerError::io("create", path, error);
     let temporary = tempfile::Builder::new()
-        .prefix(".oaaxc-")
+        .prefix(&temporary_prefix())
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)
         .map_err(failed)?;

@@ -18,6 +18,7 @@ use crate::{
     json, oci,
     oci::{Annotations, Descriptor, Index},
     package::Package,
+    place::temporary_prefix,
     prepare::{Prepared, Written, prepare},
     sink::{FileSink, Sink},
 };
@@ -33,7 +34,7 @@ pub fn write_layout(package: &Package, path: &Path) -> Result<Written> {
     check_replaceable(&path)?;
     let prepared = prepare(package)?;
     let temporary = tempfile::Builder::new()
-        .prefix(".oaaxc-")
+        .prefix(&temporary_prefix())
         .permissions(fs::Permissions::from_mode(0o777))
         .tempdir_in(parent)
         .map_err(|error| ContainerError::io("create", &path, error))?;

@@ -25,6 +25,7 @@ mod oci;
 mod open;
 mod package;
 mod paths;
+mod place;
 mod prepare;
 mod sink;
 mod tar;

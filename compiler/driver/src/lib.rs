@@ -9,6 +9,7 @@ pub mod cases;
 pub mod cli;
 pub mod data;
 pub mod execute;
+pub mod files;
 pub mod foreign;
 pub mod node_check;
 pub mod pass_check;

@@ -132,7 +132,8 @@ impl Opened {
     /// As `package`, running no higher CPU level than this.
     pub fn package_at(package: &Package, threads: usize, level: Option<&str>) -> Result<Opened, Diagnostic> {
         let failed = |e: &dyn std::fmt::Display| Diagnostic::error(Code::IO, format!("cannot write a temporary artefact: {e}"));
-        let folder = tempfile::Builder::new().prefix("oaaxc-").tempdir().map_err(|e| failed(&e))?;
+        let folder =
+            tempfile::Builder::new().prefix(&format!("oaaxc-{}-", std::process::id())).tempdir().map_err(|e| failed(&e))?;
         let path = folder.path().join("model.oaax");
         oaaxc_container::write_archive(package, &path).map_err(|e| failed(&e))?;
         let loaded = execute::open(&path, threads, level)?;

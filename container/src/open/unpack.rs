@@ -11,7 +11,10 @@ use std::{
 };
 
 use super::{OpenedPackage, checked_copy};
-use crate::error::{ContainerError, Result};
+use crate::{
+    error::{ContainerError, Result},
+    place::temporary_prefix,
+};
 
 impl OpenedPackage {
     /// Writes what `/models` holds into the new folder `path`, every file checked against its hash tree.
@@ -25,7 +28,7 @@ impl OpenedPackage {
             _ => Path::new("."),
         };
         let temporary = tempfile::Builder::new()
-            .prefix(".oaaxc-")
+            .prefix(&temporary_prefix())
             .permissions(fs::Permissions::from_mode(0o777))
             .tempdir_in(parent)
             .map_err(failed)?;

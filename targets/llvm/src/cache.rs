@@ -148,7 +148,7 @@ fn content_start(entry: &[u8]) -> Option<usize> {
 fn write_whole(path: &Path, content: &[u8]) -> Option<()> {
     let shelf = path.parent()?;
     fs::create_dir_all(shelf).ok()?;
-    let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(shelf).ok()?;
+    let mut file = tempfile::Builder::new().prefix(&format!(".new-{}-", std::process::id())).tempfile_in(shelf).ok()?;
     file.write_all(MAGIC).ok()?;
     file.write_all(&Sha256::digest(content)).ok()?;
     file.write_all(content).ok()?;

@@ -49,7 +49,9 @@ pub fn link(objects: &[Vec<u8>], level: &Level) -> Result<Vec<u8>, BackendError>
         true => support::objects(level)?,
         false => Default::default(),
     };
-    let folder = tempfile::Builder::new().prefix("oaaxc-link-").tempdir().map_err(io)?;
+    // Named after the process that this worker works for, which removes what an interrupted build leaves.
+    let prefix = format!("oaaxc-{}-link-", std::os::unix::process::parent_id());
+    let folder = tempfile::Builder::new().prefix(&prefix).tempdir().map_err(io)?;
     let output = folder.path().join("linked");
     let mut arguments: Vec<String> = OPTIONS.iter().map(|o| o.to_string()).collect();
     for (i, object) in objects.iter().chain(support.iter()).enumerate() {

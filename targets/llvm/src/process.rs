@@ -5,7 +5,7 @@ use std::{
     io::{self, Read},
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::process::ExitStatusExt,
+        unix::process::{CommandExt, ExitStatusExt},
     },
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
@@ -43,6 +43,8 @@ impl Worker {
     pub fn start(program: &Path, arguments: &[String], limit: Duration) -> Result<Worker, String> {
         let mut child = Command::new(program)
             .args(arguments)
+            // A Ctrl-C at the terminal is for the process that this worker works for, which then ends it.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

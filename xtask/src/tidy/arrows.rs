@@ -69,6 +69,7 @@ const GUESTS: &[Guest] = &[
     Guest { name: "inkwell", rooms: &["targets/llvm"] },
     Guest { name: "llvm-sys", rooms: &["targets/llvm"] },
     Guest { name: "clap", rooms: &["compiler/driver"] },
+    Guest { name: "signal-hook", rooms: &["compiler/driver"] },
     Guest { name: "prost", rooms: &["compiler/onnx", "targets/api", "targets/plugin", "tests/"] },
     Guest { name: "petgraph", rooms: &["compiler/ir", "compiler/base", "passes"] },
     Guest { name: "serde", rooms: &["container", "compiler/driver", "tests/", "xtask"] },

@@ -13,10 +13,11 @@ use super::Outcome;
 use super::arguments::{CompileArguments, ModelArguments, TargetArguments, io_error, one, usage};
 use super::console::Console;
 use super::progress::Phases;
+use super::signals;
 use super::table::{Table, bytes, seconds};
 use crate::pipeline::{Progress, Text};
 use crate::session::{Built, build};
-use crate::{canary, runtime};
+use crate::{canary, files, runtime};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -100,10 +101,18 @@ fn output(arguments: &Arguments) -> Option<PathBuf> {
     }
 }
 
-/// A folder that is missing is said before minutes of work, not after.
+/// A folder that is missing is said before minutes of work, not after; so is a place that holds no files.
 fn check_writable(path: &Path) -> Result<(), Diagnostics> {
+    if std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir()) {
+        let error =
+            Diagnostic::error(Code::IO, format!("{} is a device or a pipe; the artefact would take its place", path.display()));
+        return Err(one(error.help("give -o the name of a file; to compile without an artefact, see `--emit`")));
+    }
+    // A link means what it points to.
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new().prefix(".oaaxc-").tempfile_in(parent).map(drop).map_err(|e| io_error("write to", parent, &e))
+    signals::works_in(parent);
+    files::temporary(parent).map(drop).map_err(|e| io_error("write to", parent, &e))
 }
 
 /// A name that ends in a slash, or a folder that is there, means a layout.
@@ -130,9 +139,10 @@ fn emit(arguments: &Arguments, built: &Built, console: &Console) -> Result<(), D
         return Ok(());
     };
     std::fs::create_dir_all(folder).map_err(|e| io_error("create", folder, &e))?;
+    signals::works_in(folder);
     let write = |name: String, content: &[u8]| {
         let path = folder.join(name);
-        std::fs::write(&path, content).map_err(|e| io_error("write", &path, &e))
+        files::write_whole(&path, content).map_err(|e| io_error("write", &path, &e))
     };
     for text in &built.texts {
         write(file_name(text), text.text.as_bytes())?;

@@ -21,6 +21,7 @@ mod peer;
 mod profile;
 mod progress;
 mod run;
+mod signals;
 mod table;
 mod targets;
 mod test;
@@ -66,7 +67,8 @@ Examples:
   oaaxc explain E0304
 
 Exit codes: 0 ok, 1 the model or request is wrong, 2 the command line is wrong, 3 not supported,
-4 the numbers differ, 5 over a limit, 6 no device, 7 the artefact is damaged or too new, 70 a bug of oaaxc.";
+4 the numbers differ, 5 over a limit, 6 no device, 7 the artefact is damaged or too new, 70 a bug of oaaxc,
+128 + N ended by signal N (130 for Ctrl-C).";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -115,7 +117,9 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     for hint in hints {
         console.hint(&hint);
     }
+    signals::install();
     let code = crash::guard(&console, || dispatch(&cli.command, &console));
+    signals::wait_if_ending();
     console.flush();
     ExitCode::from(code)
 }
@@ -139,6 +143,7 @@ fn dispatch(command: &Command, console: &Console) -> u8 {
     match outcome {
         Ok(code) => code,
         Err(diagnostics) => {
+            signals::wait_if_ending();
             console.diagnostics(&diagnostics.items);
             console::exit_code(&diagnostics)
         }

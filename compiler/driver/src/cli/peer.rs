@@ -4,6 +4,7 @@
 //! or by `OAAXC_PEERS` and `OAAXC_PYTHON`.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -40,9 +41,14 @@ impl Peer {
             let message = format!("cannot start the peer {} {}: {e}", python().display(), script().display());
             Diagnostic::error(Code::DEVICE, message).help("run scripts/setup, and start oaaxc in the repository's folder")
         };
-        let folder = tempfile::Builder::new().prefix("oaaxc-peer-").tempdir().map_err(failed)?;
-        let mut child =
-            Command::new(python()).arg(script()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let folder = tempfile::Builder::new().prefix(&format!("oaaxc-{}-peer-", std::process::id())).tempdir().map_err(failed)?;
+        let mut child = Command::new(python())
+            .arg(script())
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
         let words = child.stdin.take().expect("stdin is piped");
         let answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut peer = Peer { child, words, answers, folder, load_ms: 0.0 };

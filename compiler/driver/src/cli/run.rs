@@ -12,10 +12,11 @@ use super::Outcome;
 use super::arguments::{CompileArguments, InputArguments, ModelArguments, TargetArguments, io_error, is_model, one};
 use super::console::Console;
 use super::progress::Phases;
+use super::signals;
 use super::table::{Table, seconds};
 use crate::execute::{self, Run};
 use crate::session::{Opened, build};
-use crate::{data, pipeline};
+use crate::{data, files, pipeline};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -102,11 +103,12 @@ pub fn open(source: &Source, threads: usize, level: Option<&str>, console: &Cons
 
 fn write_all(folder: &Path, names: &[String], outputs: &[Tensor], form: &str) -> Result<Vec<PathBuf>, Diagnostics> {
     std::fs::create_dir_all(folder).map_err(|e| io_error("create", folder, &e))?;
+    signals::works_in(folder);
     let mut files = Vec::new();
     for (name, tensor) in names.iter().zip(outputs) {
         let path = folder.join(format!("{}.{form}", data::file_name(name)));
         let bytes = data::encode(tensor, name, form).map_err(one)?;
-        std::fs::write(&path, bytes).map_err(|e| io_error("write", &path, &e))?;
+        files::write_whole(&path, &bytes).map_err(|e| io_error("write", &path, &e))?;
         files.push(path);
     }
     Ok(files)
