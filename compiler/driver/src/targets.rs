@@ -20,13 +20,22 @@ pub static KNOWN: &[(&str, &str)] = &[
     ("cpu:riscv64gcv", "RV64GC with vectors"),
     ("cpu:strict", "the oracle: every operator alone, no fusion, no reassociation"),
     ("spirv", "any OpenCL device that takes SPIR-V 1.0"),
+    ("rocm:gfx90a", "AMD Instinct MI200"),
+    ("rocm:gfx942", "AMD Instinct MI300"),
+    ("rocm:gfx950", "AMD Instinct MI350"),
+    ("rocm:gfx1100", "AMD Radeon RX 7900"),
+    ("rocm:gfx1201", "AMD Radeon RX 9070"),
+    ("cuda:sm_80", "NVIDIA A100, and by its driver every later one"),
+    ("cuda:sm_90a", "NVIDIA H100"),
+    ("cuda:sm_100", "NVIDIA B200"),
+    ("cuda:sm_120", "NVIDIA RTX 5090"),
 ];
 
 /// The target with this name.
 pub fn find(name: &str) -> Result<Box<dyn Target>, Diagnostic> {
     let gpu = || match name {
         "spirv" => Some(oaaxc_target_spirv::target()),
-        _ => None,
+        _ => oaaxc_target_rocm::target(name).or_else(|| oaaxc_target_cuda::target(name)),
     };
     oaaxc_target_cpu::cpu_target(name).or_else(gpu).ok_or_else(|| {
         let error = Diagnostic::error(Code::UNKNOWN_TARGET, format!("there is no target \"{name}\""));

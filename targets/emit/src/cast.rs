@@ -225,6 +225,13 @@ fn float_to_integer(w: &mut Writer, to: DType, v: &Value) -> Value {
         let wider = w.op(format_args!("arith.minsi {wider}, {high} : i32"));
         w.op(format_args!("arith.trunci {wider} : i32 to {ty}"))
     };
+    if !w.portable {
+        return value(to, name);
+    }
+    // Not every machine's conversion knows NaN.
+    let zero = w.constant(format_args!("0 : {ty}"));
+    let nan = w.op(format_args!("arith.cmpf uno, {x}, {x} : {from}"));
+    let name = w.op(format_args!("arith.select {nan}, {zero}, {name} : {ty}"));
     value(to, name)
 }
 

@@ -179,7 +179,7 @@ pub(crate) fn machine(level: &Level) -> Result<TargetMachine, BackendError> {
         .set_cpu(&level.cpu)
         .set_features(&level.features)
         .set_abi(&level.abi)
-        .set_level(OptimizationLevel::Aggressive)
+        .set_level(if level.portable { OptimizationLevel::None } else { OptimizationLevel::Aggressive })
         .set_reloc_mode(RelocMode::PIC)
         .set_code_model(CodeModel::Default);
     target

@@ -6,7 +6,7 @@
 
 use crate::{
     codegen::{Llvm, machine},
-    error::BackendError,
+    error::{BackendError, Stage},
     isolate::isolated,
     level::{Level, Output},
     lower::Mlir,
@@ -44,7 +44,7 @@ pub fn emit_asm(mlir: &str, level: &Level) -> Result<String, BackendError> {
 
 /// Compiles to any [`Form`].
 pub fn compile_form(mlir: &str, level: &Level, form: Form) -> Result<Vec<u8>, BackendError> {
-    match level.once {
+    match level.portable {
         true => isolated(|| compile_here(mlir, level, form)),
         false => compile_here(mlir, level, form),
     }
@@ -62,10 +62,23 @@ fn compile_here(mlir: &str, level: &Level, form: Form) -> Result<Vec<u8>, Backen
     let module = unsafe { llvm.adopt(raw) };
     let machine = machine(level)?;
     llvm.optimise(&module, &machine, level, &lowered.private, "default<O3>")?;
+    if level.portable {
+        let text = module.print_to_string().to_string();
+        if let Some(width) = odd_width(&text) {
+            return Err(BackendError::new(Stage::Codegen, format!("the optimiser made an integer of {width} bits")));
+        }
+    }
     match form {
         Form::Code => llvm.emit(&module, &machine, level.output),
         Form::Assembly => llvm.emit(&module, &machine, Output::Assembly),
         Form::LlvmIr => Ok(module.print_to_string().to_string().into_bytes()),
         Form::LoweredMlir => unreachable!("answered before translation"),
     }
+}
+
+/// The first integer type in LLVM IR that is neither a truth value nor as wide as one to eight bytes.
+fn odd_width(text: &str) -> Option<u32> {
+    let separators = |c: char| !(c.is_ascii_alphanumeric() || "_.%@$\"-".contains(c));
+    let widths = text.split(separators).filter_map(|word| word.strip_prefix('i')?.parse().ok());
+    widths.into_iter().find(|width| ![1, 8, 16, 32, 64].contains(width))
 }

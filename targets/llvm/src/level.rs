@@ -29,9 +29,11 @@ pub struct Level {
     pub prefer_vector_width: u32,
     /// Whether loops and straight lines may become vector code: a GPU's threads are its vectors.
     pub vectorise: bool,
-    /// Whether the code generator is good for one module of a process only: LLVM's for SPIR-V numbers blocks
-    /// by what it remembers of earlier ones.
-    pub once: bool,
+    /// Whether the code is compiled again by the device's driver. LLVM's generator for SPIR-V is used as plainly
+    /// as it can be: for one module of a process (it numbers blocks by what it remembers of earlier ones), without
+    /// its own optimisations (they make integers of odd widths, which it then widens without masking), and
+    /// integers of odd widths are an error.
+    pub portable: bool,
     /// What the code generator writes.
     pub output: Output,
     /// Whether objects are linked with our hidden support module (memcpy, fmod, half conversions, …).
@@ -97,7 +99,7 @@ impl Level {
 
     /// OpenCL-flavoured SPIR-V 1.0, a binary.
     pub fn spirv() -> Level {
-        Level { support: false, vectorise: false, once: true, ..Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0) }
+        Level { support: false, vectorise: false, portable: true, ..Level::elf("spirv64v1.0-unknown-unknown", "", "", "", 0) }
     }
 
     fn elf(triple: &str, cpu: &str, features: &str, abi: &str, width: u32) -> Level {
@@ -108,7 +110,7 @@ impl Level {
             abi: abi.into(),
             prefer_vector_width: width,
             vectorise: true,
-            once: false,
+            portable: false,
             output: Output::Object,
             support: true,
         }
@@ -129,7 +131,7 @@ impl Level {
             self.abi.clone(),
             self.prefer_vector_width.to_string(),
             self.vectorise.to_string(),
-            self.once.to_string(),
+            self.portable.to_string(),
             output.into(),
             self.support.to_string(),
         ]
@@ -137,7 +139,7 @@ impl Level {
 
     /// The inverse of [`Level::fields`].
     pub(crate) fn from_fields(fields: &[String]) -> Option<Level> {
-        let [triple, cpu, features, abi, width, vectorise, once, output, support] = fields else {
+        let [triple, cpu, features, abi, width, vectorise, portable, output, support] = fields else {
             return None;
         };
         let output = match output.as_str() {
@@ -148,7 +150,7 @@ impl Level {
         let prefer_vector_width = width.parse().ok()?;
         let support = support.parse().ok()?;
         let vectorise = vectorise.parse().ok()?;
-        let once = once.parse().ok()?;
+        let portable = portable.parse().ok()?;
         Some(Level {
             triple: triple.clone(),
             cpu: cpu.clone(),
@@ -156,7 +158,7 @@ impl Level {
             abi: abi.clone(),
             prefer_vector_width,
             vectorise,
-            once,
+            portable,
             output,
             support,
         })

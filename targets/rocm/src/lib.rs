@@ -1,0 +1,7 @@
+//! oaaxc-target-rocm: AMD GPUs, one linked HSACO for each chip, made without ROCm.
+//!
+//! Nothing here was run on hardware; the tests link every kernel form and read the metadata back.
+
+mod device;
+
+pub use device::{CHIPS, gpu, machine, target, targets};

@@ -1,0 +1,36 @@
+//! Compiles and links kernels for every chip, and looks at the machine code's metadata.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use oaaxc_ir::kernel::Kernel;
+use oaaxc_llvm::{compile_module, emit_asm, link};
+use oaaxc_target_gpu::emit_kernel;
+use oaaxc_target_rocm::{CHIPS, gpu, machine};
+
+/// Links for each chip: no undefined symbol (the linker), no flat access, no private memory, groups of known size.
+pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
+    let emitted = emit_kernel(kernel, "kernel_under_test", &gpu()).unwrap();
+    if !is_new(&emitted.text) {
+        return;
+    }
+    for chip in CHIPS {
+        let level = machine(chip);
+        let object = compile_module(&emitted.text, &level).unwrap_or_else(|e| panic!("{chip}: {e}\n{}", emitted.text));
+        link(&[object], &level).unwrap_or_else(|e| panic!("{chip} {}: {e}", kernel.name.0));
+        let text = emit_asm(&emitted.text, &level).unwrap();
+        let name = &kernel.name.0;
+        let flat = text.lines().find(|l| l.trim_start().starts_with("flat_"));
+        assert_eq!(flat, None, "{chip} {name}: a flat access");
+        let value = |key: &str| text.lines().find_map(|l| l.trim().strip_prefix(key)).map(str::trim);
+        assert_eq!(value(".private_segment_fixed_size:"), Some("0"), "{chip} {name}: private memory");
+        assert_eq!(value(".max_flat_workgroup_size:"), Some(emitted.threads.to_string().as_str()), "{chip} {name}");
+        assert!(text.contains(".amdhsa_code_object_version 5"), "{chip} {name}");
+    }
+}
+
+/// Cases repeat kernels with other data: each text is compiled once.
+fn is_new(text: &str) -> bool {
+    static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    KNOWN.lock().unwrap_or_else(|p| p.into_inner()).insert(text.to_string())
+}
