@@ -1,4 +1,5 @@
-//! The program `oaaxc`: a worker of the code generators where its first argument says so, else the command line.
+//! The program `oaaxc`: a worker of the code generators or of the conformance checks where its first
+//! argument says so, else the command line.
 
 use std::process::ExitCode;
 
@@ -6,6 +7,9 @@ fn main() -> ExitCode {
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if arguments.get(1).is_some_and(|first| first == oaaxc_llvm::WORKER_ARGUMENT) {
         return ExitCode::from(u8::try_from(oaaxc_llvm::worker_main()).unwrap_or(70));
+    }
+    if arguments.get(1).is_some_and(|first| first == oaax_probe::WORKER_ARGUMENT) {
+        return ExitCode::from(oaax_probe::worker(arguments.into_iter().skip(2).collect()));
     }
     oaaxc::cli::main(arguments)
 }

@@ -189,6 +189,29 @@ pub fn any_rank() -> Program {
     b.finish().expect("a valid program")
 }
 
+/// `y = x + x` over four floats: the first model of the conformance checks.
+pub fn double() -> Program {
+    let mut b = builder("double");
+    let x = b.input("x", DType::F32, &[Dim::expect(1, ""), Dim::expect(4, "")]);
+    let y = b.output("y", DType::F32, &[(1.into(), ""), (4.into(), "")]);
+    let add = kernel(&mut b, "demo_add_f32", 3, 1, by_thousand(0), 0);
+    b.node("Add_0");
+    b.launch(add, &[x, x, y], &[4.into()]);
+    b.finish().expect("a valid program")
+}
+
+/// `z = x[index]` over three floats and two indices: the model of the conformance checks that may fail.
+pub fn pick() -> Program {
+    let mut b = builder("pick");
+    let x = b.input("x", DType::F32, &[Dim::expect(3, "")]);
+    let index = b.input("index", DType::I64, &[Dim::expect(2, "")]);
+    let z = b.output("z", DType::F32, &[(2.into(), "")]);
+    let gather = kernel(&mut b, "demo_gather_f32", 3, 2, by_thousand(1), 0);
+    b.node("Gather_0");
+    b.launch(gather, &[x, index, z], &[3.into(), 2.into()]);
+    b.finish().expect("a valid program")
+}
+
 /// A half-precision tensor goes out as it came: a type that OAAX 1.x has no number for.
 pub fn half() -> Program {
     let mut b = builder("half");

@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod build;
 mod check;
+mod conformance;
 mod console;
 mod crash;
 mod doctor;
@@ -84,6 +85,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Compare an artefact's numbers with the oracle's
     Verify(verify::Arguments),
+    /// Check any vendor's OAAX runtime library against the rules, one by one
+    Conformance(conformance::Arguments),
     /// Show what an artefact or a model holds
     Inspect(inspect::Arguments),
     /// Run passes over a graph and print it
@@ -132,6 +135,7 @@ fn dispatch(command: &Command, console: &Console) -> u8 {
         Command::Test(arguments) => test::main(arguments, console),
         Command::Bench(arguments) => bench::main(arguments, console),
         Command::Verify(arguments) => verify::main(arguments, console),
+        Command::Conformance(arguments) => conformance::main(arguments, console),
         Command::Inspect(arguments) => inspect::main(arguments, console),
         Command::Opt(arguments) => opt::main(arguments, console),
         Command::Targets(arguments) => targets::main(arguments, console),
