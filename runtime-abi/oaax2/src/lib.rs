@@ -77,7 +77,7 @@ pub unsafe extern "C" fn runtime_load_models(num_models: c_int, model_configs: *
             // SAFETY: by this function's contract; the sources are gone when this call returns.
             sources.push(unsafe { (config::with(engine.settings().clone(), &config.config)?, config::source(config)?) });
         }
-        engine.load(sources, |_| Ok(()))
+        engine.load(sources, tensors::admit)
     })
 }
 

@@ -9,6 +9,18 @@ use oaax_core::{Output, PortInfo, Tensor, Value, abi::DType};
 use oaax_service::{Failure, Outcome, Status};
 use std::ffi::{c_char, c_int, c_void};
 
+/// Whether OAAX 2.0 has a form for such an input or output.
+pub fn admit(port: &PortInfo) -> Outcome<()> {
+    let refuse = |why: String| Err(Failure::new(Status::NotImplemented, format!("{:?} {why}", port.name)));
+    if port.dtype == DType::String {
+        return refuse("is of strings, for which OAAX has no layout".to_owned());
+    }
+    match port.dims.iter().flatten().find(|dim| dim.size > i64::from(c_int::MAX)) {
+        Some(dim) => refuse(format!("has the size {}, and OAAX has 32 bits for one", dim.size)),
+        None => Ok(()),
+    }
+}
+
 /// An input that the runtime has taken over; freed on drop.
 pub struct Request {
     raw: *mut Tensors,

@@ -241,6 +241,8 @@ static void loading(void) {
   fclose(garbage);
   CHECK(load_one("garbage.oaax") == RUNTIME_STATUS_INVALID_MODEL);
   CHECK(load_one("cells.oaax") == RUNTIME_STATUS_NOT_IMPLEMENTED);
+  CHECK(load_one("strings.oaax") == RUNTIME_STATUS_NOT_IMPLEMENTED);
+  CHECK(load_one("wide.oaax") == RUNTIME_STATUS_NOT_IMPLEMENTED && strstr(oaax.get_error(), "2147483648") != NULL);
   memset(configs, 0, sizeof configs);
   CHECK(oaax.load(1, configs) == RUNTIME_STATUS_INVALID_ARGUMENT);
   configs[0] = model_file("scaled_sum.oaax");
@@ -438,9 +440,17 @@ static long resident(void) {
   return pages;
 }
 
+static int descriptors(void) {
+  DIR *open = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(open) != NULL) count++;
+  closedir(open);
+  return count;
+}
+
 static void cleanup(void) {
   pthread_t waiting;
-  int status = -1, i, model;
+  int status = -1, i, model, opened = descriptors();
   long before = 0;
   Tensors *output;
   CHECK(oaax.init(no_config()) == RUNTIME_STATUS_SUCCESS && load_one("counting.oaax") == RUNTIME_STATUS_SUCCESS);
@@ -462,6 +472,7 @@ static void cleanup(void) {
     CHECK(threads() == 1 && oaax.get_error() == NULL);
     if (i == 20) before = resident();
   }
+  CHECK(descriptors() == opened);
   CHECK(resident() - before < 512); /* pages: 2 MiB over 80 rounds of a 3 MiB model */
 }
 

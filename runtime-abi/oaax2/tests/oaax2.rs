@@ -1,7 +1,7 @@
 //! The library as an OAAX host sees it: header, exports, and `host.c`, which goes through the
 //! checklist R2-1 to R2-19 over real artefacts.
 
-use oaax_testkit::{oaax_library, programs, run, write_model};
+use oaax_testkit::{oaax_library, programs, run, valgrind, write_model};
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -21,9 +21,16 @@ fn setup() -> &'static Path {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("cargo's folder is writable");
         oaax_library(2, &folder.join("libRuntimeLibrary.so"));
-        for program in
-            [programs::scaled_sum(), programs::gather(), programs::nonzero(), programs::counting(true), programs::cells()]
-        {
+        let all = [
+            programs::scaled_sum(),
+            programs::gather(),
+            programs::nonzero(),
+            programs::counting(true),
+            programs::cells(),
+            programs::strings(),
+            programs::wide(),
+        ];
+        for program in all {
             write_model(&program, &folder.join(format!("{}.oaax", program.name)));
         }
         let (source, include) = (format!("{ROOM}/tests/host.c"), format!("-I{ROOM}/include"));
@@ -132,4 +139,23 @@ fn r2_19_unloading_or_leaving_without_cleanup_does_not_crash() {
 #[test]
 fn r2_22_info_is_a_compact_json_object() {
     host("info");
+}
+
+#[test]
+fn r2_15_valgrind_finds_no_fault_and_no_leak() {
+    let folder = setup();
+    for part in ["loading", "memory", "wrong_inputs", "failure", "info"] {
+        valgrind(&folder.join("host"), &[text(&folder.join("libRuntimeLibrary.so")), text(folder), part]);
+    }
+}
+
+#[test]
+fn r2_15_the_address_sanitizer_finds_no_fault_and_no_leak() {
+    let (folder, include) = (setup(), format!("-I{ROOM}/include"));
+    let (source, host) = (format!("{ROOM}/tests/host.c"), folder.join("host-asan"));
+    let flags = ["-std=gnu99", "-g", "-fsanitize=address", "-fno-omit-frame-pointer", &include, &source, "-o", text(&host)];
+    run("gcc", &[&flags[..], &["-ldl", "-lpthread"]].concat());
+    for part in ["memory", "wrong_inputs", "failure", "many_threads"] {
+        run(text(&host), &[text(&folder.join("libRuntimeLibrary.so")), text(folder), part]);
+    }
 }

@@ -212,6 +212,23 @@ pub fn pick() -> Program {
     b.finish().expect("a valid program")
 }
 
+/// A tensor of strings goes out as it came: for these OAAX has no layout.
+pub fn strings() -> Program {
+    let mut b = builder("strings");
+    let n = b.register();
+    let x = b.input("x", DType::String, &[Dim::bind(n, "N")]);
+    b.output_from("same", x, None);
+    b.finish().expect("a valid program")
+}
+
+/// A tensor with a size that a 32-bit number cannot say.
+pub fn wide() -> Program {
+    let mut b = builder("wide");
+    let x = b.input("x", DType::U8, &[Dim::expect(1 << 31, "")]);
+    b.output_from("same", x, None);
+    b.finish().expect("a valid program")
+}
+
 /// A half-precision tensor goes out as it came: a type that OAAX 1.x has no number for.
 pub fn half() -> Program {
     let mut b = builder("half");

@@ -306,7 +306,7 @@ pub fn outputs(subject: &Subject, diary: &Diary) -> Check {
 pub fn failure(subject: &Subject, diary: &Diary) -> Check {
     let host = Host::open(&subject.library, diary)?;
     let Some(model) = &subject.failing else {
-        return Err(Stop::Skipped("no model with a request that fails is given (--failing)".to_owned()));
+        return Err(Stop::Skipped("no model whose request fails is at hand (it comes with the small models)".to_owned()));
     };
     host.ready(model, diary)?;
     host.run(0, model, 1, 1)?;
