@@ -1,6 +1,6 @@
 //! Request data for a model: read from files, or seeded within the declared ranges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -9,11 +9,18 @@ pub use oaax_core::file_name;
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::{DType, Datum, Scalar, Tensor, TensorType, Type};
 
-/// A tensor from a `.npy` or `.pb` file.
+/// A tensor from a `.npy` or `.pb` file, whatever its name.
 pub fn read(path: &Path) -> Result<Tensor, Diagnostic> {
     let failed = |e: std::io::Error| Diagnostic::error(Code::IO, format!("cannot read {}: {e}", path.display()));
     let bytes = Bytes::from(std::fs::read(path).map_err(failed)?);
-    let tensor = if path.extension().is_some_and(|e| e == "npy") { oaaxc_onnx::data::npy::read(bytes) } else { tensor(bytes) };
+    let is_npy = bytes.starts_with(b"\x93NUMPY") || path.extension().is_some_and(|e| e == "npy");
+    let tensor = match is_npy {
+        true => oaaxc_onnx::data::npy::read(bytes),
+        false => tensor(bytes).map_err(|d| {
+            let message = format!("the file holds neither a .npy array nor a TensorProto: {}", d.message);
+            Diagnostic::error(Code::TENSOR, message)
+        }),
+    };
     tensor.map_err(|d| d.note(format!("in {}", path.display())))
 }
 
@@ -73,7 +80,7 @@ impl Seed {
 }
 
 /// The most elements of a seeded tensor.
-const MOST_SEEDED: usize = 1 << 30;
+const MOST_SEEDED: usize = 1 << 27;
 
 /// A seeded tensor: floats uniform in [-1, 1), integers small and not negative, bools fair.
 pub fn seeded(name: &str, dtype: DType, dims: Vec<usize>, seed: Seed) -> Tensor {
@@ -131,9 +138,15 @@ pub fn requests(
     for port in ports {
         let Some(tensor) = given.get(&port.name) else { continue };
         for (dim, size) in port.dims.iter().flatten().zip(&tensor.dims) {
-            if !dim.symbol.is_empty() {
-                sizes.entry(dim.symbol.clone()).or_insert(*size as i64);
+            if dim.symbol.is_empty() {
+                continue;
             }
+            let size = *size as i64;
+            if let Some(wanted) = dims.get(&dim.symbol).filter(|wanted| **wanted != size) {
+                let message = format!("input \"{}\" has {} = {size}, and --dim says {wanted}", port.name, dim.symbol);
+                return Err(Diagnostic::error(Code::REQUEST, message));
+            }
+            sizes.entry(dim.symbol.clone()).or_insert(size);
         }
     }
     let mut all = Vec::new();
@@ -156,6 +169,16 @@ pub fn requests(
         all.push(seeded(&port.name, dtype, shape, seed));
     }
     Ok(all)
+}
+
+/// Sizes are for symbols that the inputs have.
+pub fn check_names(ports: &[PortInfo], dims: &BTreeMap<String, i64>) -> Result<(), Diagnostic> {
+    let known: BTreeSet<&str> = ports.iter().flat_map(|p| p.dims.iter().flatten()).map(|dim| dim.symbol.as_str()).collect();
+    let Some(name) = dims.keys().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
+    let known: Vec<&str> = known.into_iter().filter(|symbol| !symbol.is_empty()).collect();
+    let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+    Err(Diagnostic::error(Code::USAGE, format!("no dim of the artefact is called \"{name}\""))
+        .note(format!("its dims are: {known}")))
 }
 
 /// Whether no element is an infinity or no number.

@@ -62,7 +62,9 @@ fn artefact_error(path: &Path, error: &oaax_core::Error) -> Diagnostic {
         oaax_core::Status::NotFound => Code::IO,
         _ => Code::ARTEFACT,
     };
-    Diagnostic::error(code, format!("{}: {}", path.display(), error.message))
+    let shown = path.display().to_string();
+    let message = if error.message.starts_with(&shown) { error.message.clone() } else { format!("{shown}: {}", error.message) };
+    Diagnostic::error(code, message)
 }
 
 /// Inputs in the runtime's form, to be used for many runs.

@@ -13,7 +13,7 @@ pub fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = temporary(parent)?;
-    file.write_all(content)?;
+    file.write_all(content).map_err(plain)?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(())
 }
@@ -22,5 +22,31 @@ pub fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
 pub fn temporary(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let prefix = format!(".oaaxc-{}-", std::process::id());
     let permissions = std::fs::Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(&prefix).permissions(permissions).tempfile_in(folder)
+    tempfile::Builder::new().prefix(&prefix).permissions(permissions).tempfile_in(folder).map_err(plain)
+}
+
+/// The error without the name of the temporary file, which means nothing to anybody.
+fn plain(error: std::io::Error) -> std::io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path \"") {
+        Some((reason, _)) => std::io::Error::new(error.kind(), reason.to_string()),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was_and_no_temporary_name_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        write_whole(&path, b"one").expect("written");
+        write_whole(&path, b"two").expect("replaced");
+        assert_eq!(std::fs::read(&path).expect("there"), b"two");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+        let error = write_whole(&folder.path().join("no/such"), b"").expect_err("no folder");
+        assert!(!error.to_string().contains(".oaaxc-"), "{error}");
+    }
 }

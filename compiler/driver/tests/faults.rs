@@ -167,3 +167,47 @@ fn lists_are_lists() {
     assert!(place.succeed("doctor").contains("code generation"));
     assert!(place.succeed("--help").contains("Exit codes"));
 }
+
+#[test]
+fn the_model_is_never_overwritten_and_neither_is_a_device() {
+    let place = Place::with_tiny();
+    let told = place.fail(2, "build tiny.onnxtxt --target cpu:x86-64-v2 -o tiny.onnxtxt");
+    assert!(told.contains("the model itself"), "{told}");
+    std::os::unix::fs::symlink("tiny.onnxtxt", place.file("link")).expect("a link");
+    place.fail(2, "build tiny.onnxtxt --target cpu:x86-64-v2 -o link");
+    assert_eq!(place.read("tiny.onnxtxt"), common::TINY.as_bytes());
+    place.fail(1, "build tiny.onnxtxt --target cpu:x86-64-v2 -o /dev/null");
+}
+
+#[test]
+fn a_link_means_what_it_points_to() {
+    let place = Place::with_tiny();
+    std::os::unix::fs::symlink("real.oaax", place.file("link.oaax")).expect("a link");
+    place.succeed("build tiny.onnxtxt --target cpu:x86-64-v2 -o link.oaax -q");
+    assert!(place.file("real.oaax").is_file() && place.file("link.oaax").is_symlink());
+}
+
+#[test]
+fn sizes_and_inputs_that_contradict_are_said() {
+    let place = Place::with_tiny();
+    assert!(place.fail(2, "build tiny.onnxtxt --dim M=4").contains("its dims are: N"));
+    place.succeed("build tiny.onnxtxt --target cpu:x86-64-v2 -o tiny.oaax -q");
+    place.write("x.npy", &common::npy(&[1, 3], &[1.0, -1.0, 2.0]));
+    assert!(place.fail(2, "run tiny.oaax --dim M=4").contains("its dims are: N"));
+    assert!(place.fail(1, "run tiny.oaax --dim N=4 --input x=x.npy").contains("--dim says 4"));
+    assert!(place.fail(2, "run tiny.oaax --input x=x.npy --input x=x.npy").contains("given twice"));
+    assert!(place.fail(1, "run tiny.oaax --input x=tiny.onnxtxt").contains("neither a .npy array"));
+    place.fail(5, "run tiny.oaax --dim N=99999999999");
+    let told = place.fail(1, "run no.oaax");
+    assert_eq!(told.matches("no.oaax").count(), 1, "{told}");
+}
+
+#[test]
+fn a_wrong_command_line_is_json_where_asked_for() {
+    let place = Place::with_tiny();
+    let output = place.oaaxc("build tiny.onnxtxt --targt cpu --json");
+    assert_eq!(output.status.code(), Some(2));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(told["diagnostic"]["code"], "E0002");
+    assert!(told["diagnostic"]["notes"].to_string().contains("--target"), "{told}");
+}

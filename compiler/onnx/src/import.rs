@@ -1,6 +1,7 @@
 //! The walk over a model: versions, inputs, initialisers, nodes, outputs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -45,6 +46,8 @@ pub(crate) struct Importer<'a> {
     /// How many bodies around are being typed again.
     pub retyping: usize,
     pub out_of_budget: bool,
+    /// Symbols that inputs name.
+    pub dims: RefCell<BTreeSet<String>>,
     /// The nodes have the internal form already: attributes that no schema knows, nothing to upgrade.
     pub internal: bool,
 }
@@ -83,6 +86,7 @@ pub(crate) fn model(
         inlined: 0,
         retyping: 0,
         out_of_budget: false,
+        dims: Default::default(),
         internal: model.metadata_props.iter().any(|p| &p.key[..] == b"oaaxc.form" && &p.value[..] == b"internal"),
     };
     match importer.run(model) {
@@ -131,10 +135,11 @@ impl Importer<'_> {
         self.root_outputs(graph, &env);
         self.scopes.close();
         for name in self.options.dims.keys().chain(self.options.ranges.keys()) {
-            if self.graph.symbols.find(name).is_none() && !self.options.dims.contains_key(name) {
-                let known = self.graph.symbols.table.values().filter(|s| s.input).map(|s| s.name.as_str()).collect::<Vec<_>>();
-                let message = format!("no dim of the model is called \"{name}\"");
-                self.report(Diagnostic::error(Code::USAGE, message).note(format!("its dims are: {}", known.join(", "))));
+            if !self.dims.borrow().contains(name) {
+                let known = self.dims.borrow().iter().cloned().collect::<Vec<_>>();
+                let error = Diagnostic::error(Code::USAGE, format!("no dim of the model is called \"{name}\""));
+                let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+                self.report(error.note(format!("its dims are: {known}")));
             }
         }
         let (name, version) = (show(&model.producer_name), show(&model.producer_version));
@@ -254,7 +259,7 @@ impl Importer<'_> {
         let name = show(&input.name);
         let lacking = || Diagnostic::error(Code::TYPE, format!("input \"{name}\" has no type"));
         let proto = input.ty.as_ref().ok_or_else(lacking)?;
-        let sizes = Sizes { dims: &self.options.dims, ranges: &self.options.ranges };
+        let sizes = Sizes { dims: &self.options.dims, ranges: &self.options.ranges, seen: &self.dims };
         let mut ty = types::input_type(proto, &name, &mut self.graph.symbols, &sizes)?;
         if let Type::Tensor(tensor) = &mut ty
             && tensor.shape.is_none()

@@ -1,6 +1,7 @@
 //! Declared types: TypeProto → Type. Dims of inputs become symbols of the graph.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::{Expr, Symbols, Type};
@@ -17,6 +18,8 @@ pub(crate) struct Sizes<'a> {
     pub dims: &'a BTreeMap<String, i64>,
     /// Ranges for symbols.
     pub ranges: &'a BTreeMap<String, (i64, i64)>,
+    /// Collects the symbols that inputs name.
+    pub seen: &'a RefCell<BTreeSet<String>>,
 }
 
 /// The type of an input called `name`. A named dim is a symbol; a dim without a name gets one of its own.
@@ -57,6 +60,7 @@ pub(crate) fn unnamed(name: &str, symbols: &mut Symbols, sizes: &Sizes) -> Expr 
 }
 
 fn symbol(name: &str, symbols: &mut Symbols, sizes: &Sizes) -> Expr {
+    sizes.seen.borrow_mut().insert(name.to_string());
     if let Some(value) = sizes.dims.get(name) {
         return Expr::constant(*value);
     }

@@ -91,7 +91,9 @@ impl InputArguments {
                 continue;
             };
             let Some(tensor) = errors.collect(data::read(Path::new(path))) else { continue };
-            given.insert(name.to_string(), tensor);
+            if given.insert(name.to_string(), tensor).is_some() {
+                errors.push(Diagnostic::error(Code::USAGE, format!("--input {name}=… is given twice")));
+            }
         }
         if errors.has_errors() { Err(errors) } else { Ok(given) }
     }

@@ -66,7 +66,7 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     }
     let output = output(arguments);
     if let Some(path) = &output {
-        check_writable(path)?;
+        check_writable(path, &arguments.model)?;
     }
     let import_options = arguments.reading.options()?;
     let mut options = arguments.compiling.options();
@@ -101,8 +101,12 @@ fn output(arguments: &Arguments) -> Option<PathBuf> {
     }
 }
 
-/// A folder that is missing is said before minutes of work, not after; so is a place that holds no files.
-fn check_writable(path: &Path) -> Result<(), Diagnostics> {
+/// A folder that is missing is said before minutes of work, not after; so is a place that holds no files, or the model.
+fn check_writable(path: &Path, model: &Path) -> Result<(), Diagnostics> {
+    if std::fs::canonicalize(path).is_ok_and(|path| std::fs::canonicalize(model).is_ok_and(|model| path == model)) {
+        let error = usage(format!("{} is the model itself; the artefact would take its place", path.display()));
+        return Err(error);
+    }
     if std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir()) {
         let error =
             Diagnostic::error(Code::IO, format!("{} is a device or a pipe; the artefact would take its place", path.display()));

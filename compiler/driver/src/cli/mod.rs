@@ -32,7 +32,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ColorChoice, Parser, Subcommand};
-use oaaxc_base::Diagnostics;
+use oaaxc_base::{Code, Diagnostic, Diagnostics};
 
 use console::Console;
 
@@ -112,6 +112,14 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are successes; clap itself knows neighbours of what was mistyped.
+            if error.use_stderr() && arguments.iter().any(|argument| argument == "--json") {
+                let text = error.render().to_string();
+                let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+                let notes = text.lines().skip(1).map(str::trim).filter(|line| !line.is_empty());
+                let diagnostic = notes.fold(Diagnostic::error(Code::USAGE, message), |d, note| d.note(note));
+                Console::new(true, false, false, ColorChoice::Never).diagnostics(&[diagnostic]);
+                return ExitCode::from(2);
+            }
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }

@@ -87,7 +87,9 @@ pub struct Source<'a> {
 /// Opens an artefact; a model is compiled into a temporary one first.
 pub fn open(source: &Source, threads: usize, level: Option<&str>, console: &Console) -> Result<Opened, Diagnostics> {
     if !is_model(source.path) {
-        return Opened::file(source.path, threads, level).map_err(one);
+        let opened = Opened::file(source.path, threads, level).map_err(one)?;
+        data::check_names(&opened.loaded.inputs, &source.reading.sizes()?).map_err(one)?;
+        return Ok(opened);
     }
     let options: pipeline::Options = source.compiling.options();
     let names = match source.targets.targets.is_empty() {
