@@ -1,10 +1,15 @@
-//! Puts the body of a producing loop in the place of a load: the mechanics under `fuse`.
+//! Fusion forwards: the body of a producing loop moves to the place of a load in the consumer.
 
 use std::collections::BTreeMap;
 
 use oaaxc_ir::expr::{Atom, AxisId, Expr};
-use oaaxc_ir::kernel::{BinaryOp, Body, Bounds, BufferId, Index, Loop, Op, V};
+use oaaxc_ir::kernel::{BinaryOp, Body, Bounds, BufferId, Index, Item, Kernel, Label, Loop, Op, Operand, Step, Store, UnaryOp, V};
+use oaaxc_ir::program::{Launch, SlotId};
 use oaaxc_ir::{DType, Scalar};
+
+use crate::kernel::epilogue::own_axes;
+use crate::kernel::fuse::{adopt, argument_of, merged, plain_loop};
+use crate::kernel::resolve::drop_unused;
 
 /// A loop without reduction that writes one buffer at its own axes.
 pub struct Producer<'a> {
@@ -197,5 +202,180 @@ fn atom_value(out: &mut Body, atom: &Atom, bind: &BTreeMap<AxisId, Index>) -> Op
             let (a, b) = two(out, a, b)?;
             out.select(c, a, b)
         }
+    })
+}
+
+/// The producer's work at the place where the consumer loads.
+pub(super) fn inline(producer: &Launch, consumer: &Launch, slot: SlotId, only_reader: bool) -> Option<Launch> {
+    let work = plain_loop(&producer.kernel)?;
+    let read = argument_of(consumer, slot, false)?;
+    let written = argument_of(producer, slot, true)?;
+    let [store] = &work.stores[..] else { return None };
+    if store.buffer != written || store.when.is_some() || store.bounds != Bounds::Inside {
+        return None;
+    }
+    let index: Vec<Expr> =
+        store.index.iter().map(|i| if let Index::Expr(e) = i { Some(e.clone()) } else { None }).collect::<Option<_>>()?;
+    let axes = own_axes(&index, &producer.kernel.buffer(written).dims, &work.parallel)?;
+    if !producer.kernel.buffer(written).layout.is_plain() {
+        return None;
+    }
+    let cheap = is_cheap(&work.post);
+    if !(cheap || only_reader && visits_once(&consumer.kernel, read)) {
+        return None;
+    }
+    let mut fused = consumer.clone();
+    let buffers = adopt(&mut fused, producer);
+    (fused.kernel.name, fused.origins) = merged(producer, consumer);
+    let dims = producer.kernel.buffer(written).dims.clone();
+    let p = Producer { body: work, axes, value: store.value, dims, buffers };
+    let keeps_rows = keeps_innermost(&p);
+    let single = consumer.kernel.single_step().is_some();
+    let body = std::mem::take(&mut fused.kernel.body);
+    fused.kernel.body = inline_items(body, read, &p, single || keeps_rows)?;
+    drop_unused(&mut fused);
+    Some(fused)
+}
+
+fn inline_items(items: Vec<Item>, read: BufferId, p: &Producer, allowed: bool) -> Option<Vec<Item>> {
+    let one = |item: Item| {
+        Some(match item {
+            Item::Sequential { axis, body } => Item::Sequential { axis, body: inline_items(body, read, p, allowed)? },
+            Item::Step(Step::Loop(mut l)) if allowed => {
+                let (body, map) = replace_loads(&l.body, read, p)?;
+                l.body = body;
+                for fold in &mut l.folds {
+                    fold.value = map[fold.value.0 as usize];
+                }
+                let (post, map) = replace_loads(&l.post, read, p)?;
+                l.post = post;
+                for s in &mut l.stores {
+                    remap_store(s, &map);
+                }
+                Item::Step(Step::Loop(l))
+            }
+            Item::Step(Step::Contract(mut c)) => {
+                for operand in [&mut c.a, &mut c.b] {
+                    if operand.buffer == read {
+                        view_operand(operand, p)?;
+                    }
+                    let mentions =
+                        |body: &Body| body.ops.iter().any(|op| matches!(op, Op::Load { buffer, .. } if *buffer == read));
+                    if operand.zero.as_ref().is_some_and(|z| z.0 == read)
+                        || operand.prologue.as_ref().is_some_and(|b| mentions(&b.0))
+                    {
+                        return None;
+                    }
+                }
+                let (post, map) = replace_loads(&c.post, read, p)?;
+                c.post = post;
+                for s in &mut c.stores {
+                    remap_store(s, &map);
+                }
+                Item::Step(Step::Contract(c))
+            }
+            Item::Step(step) => {
+                let mut mentioned = false;
+                let alone = Kernel {
+                    name: Label::default(),
+                    buffers: Vec::new(),
+                    axes: 0,
+                    parallel: Vec::new(),
+                    body: vec![Item::Step(step.clone())],
+                };
+                alone.visit_buffer_uses(&mut |id| mentioned |= id == read);
+                if mentioned {
+                    return None;
+                }
+                Item::Step(step)
+            }
+        })
+    };
+    items.into_iter().map(one).collect()
+}
+
+fn remap_store(s: &mut Store, map: &[V]) {
+    s.value = map[s.value.0 as usize];
+    s.when = s.when.map(|v| map[v.0 as usize]);
+    for i in &mut s.index {
+        if let Index::Value(v) = i {
+            *v = map[v.0 as usize];
+        }
+    }
+}
+
+/// A contraction reads through a view: the operand's indices become the view's, where they stay affine.
+fn view_operand(operand: &mut Operand, p: &Producer) -> Option<()> {
+    let [Op::Load { buffer, index, when: None, bounds, otherwise, .. }] = &p.body.post.ops[..] else { return None };
+    if operand.otherwise.is_some() {
+        return None;
+    }
+    let bind =
+        |axis: AxisId| p.axes.iter().position(|a| *a == Some(axis)).map_or(Expr::constant(0), |at| operand.index[at].clone());
+    let mut moved = Vec::new();
+    for i in index {
+        let Index::Expr(e) = i else { return None };
+        let e = e.replace_axes(&bind);
+        let mut affine = true;
+        e.visit(&mut |atom| affine &= matches!(atom, Atom::Sym(_) | Atom::Axis(_)));
+        if !affine {
+            return None;
+        }
+        moved.push(e);
+    }
+    match bounds {
+        Bounds::Inside => {}
+        Bounds::Otherwise => operand.otherwise = Some(*otherwise),
+        Bounds::Fault => return None,
+    }
+    operand.buffer = *p.buffers.get(buffer)?;
+    operand.index = moved;
+    Some(())
+}
+
+/// Whether computing the value again costs about as much as loading it.
+fn is_cheap(body: &Body) -> bool {
+    let mut loads = 0;
+    let mut work = 0;
+    for op in &body.ops {
+        match op {
+            Op::Load { .. } => loads += 1,
+            Op::Const(_) | Op::Index(_) | Op::Param(..) => {}
+            Op::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) | Op::Select(..) | Op::Cast(..) => work += 1,
+            Op::Binary(op, ..) if !matches!(op, BinaryOp::Pow | BinaryOp::Div) => work += 1,
+            Op::Unary(..) | Op::Binary(..) => return false,
+        }
+    }
+    loads <= 1 && work <= 2
+}
+
+/// Whether the kernel touches each element of the buffer at most once.
+fn visits_once(kernel: &Kernel, buffer: BufferId) -> bool {
+    let Some(Step::Loop(l)) = kernel.single_step() else { return false };
+    let mut loads = 0;
+    let mut covers = true;
+    for op in l.body.ops.iter().chain(&l.post.ops) {
+        if let Op::Load { buffer: from, index, .. } = op
+            && *from == buffer
+        {
+            loads += 1;
+            for axis in kernel.parallel.iter().chain(&l.parallel).chain(&l.reduce) {
+                let used = index.iter().any(|i| matches!(i, Index::Expr(e) if e.uses_axis(axis.axis)));
+                covers &= used || axis.extent.is(1);
+            }
+        }
+    }
+    loads == 1 && covers
+}
+
+/// Whether the fastest axis of the result is the fastest of what it reads.
+fn keeps_innermost(p: &Producer) -> bool {
+    let Some(Some(last)) = p.axes.last() else { return true };
+    p.body.post.ops.iter().all(|op| match op {
+        Op::Load { index, .. } => {
+            let tail = index.last();
+            index.iter().all(|i| !matches!(i, Index::Expr(e) if e.uses_axis(*last)) || Some(i) == tail)
+        }
+        _ => true,
     })
 }

@@ -1,6 +1,7 @@
 //! Passes over the lowered program of one target.
 
 pub mod encode;
+mod epilogue;
 pub mod fuse;
 pub mod inline;
 pub mod intern;
