@@ -21,6 +21,16 @@ fn reshape_by_a_constant_and_by_a_run_time_shape() {
 }
 
 #[test]
+fn a_reshape_without_elements_infers_the_size_that_any_other_has() {
+    for names in [&[][..], &["2"]] {
+        let y = check("", "Reshape", &[], &[Some((ramp(&[0, 3, 4]), &["N", "3", "4"])), Some((i64s(&[0, -1]), names))], 1);
+        assert_eq!(y[0].dims, [0, 12]);
+        let y = check("", "Reshape", &[], &[Some((ramp(&[0, 3, 4]), &["0", "3", "4"])), Some((i64s(&[0, -1]), names))], 1);
+        assert_eq!(y[0].dims, [0, 12]);
+    }
+}
+
+#[test]
 fn squeeze_and_unsqueeze_with_run_time_axes() {
     for names in [&[][..], &["1"]] {
         let x = Some((ramp(&[2, 1, 3]), &["N", "1", "M"][..]));

@@ -2,7 +2,8 @@
 //!
 //! ONNX Reshape: "A dimension could also be 0, in which case the actual dimension value is unchanged
 //! (i.e. taken from the input tensor)" unless `allowzero`; "at most one dimension of the new shape can be -1",
-//! inferred from the rest.
+//! inferred from the rest. Sizes that are copied cancel before that, so that the inferred one does not depend on
+//! whether there are elements: `{0, -1}` makes 0×6 of 0×2×3, as it makes 5×6 of 5×2×3.
 
 use oaaxc_base::{Code, Diagnostic};
 use oaaxc_ir::attributes::normalize_axis;
@@ -95,25 +96,31 @@ fn infer_reshape(cx: &mut InferCx) -> Result<()> {
     let allow_zero = cx.flag("allowzero", false)?;
     let mut dims = Vec::new();
     let mut open = None;
+    // The product of the sizes on both sides that are not copied.
+    let mut left = shape.clone();
+    let mut rest = Expr::constant(1);
     for (i, size) in target.iter().enumerate() {
         dims.push(match size.as_const() {
-            Some(0) if !allow_zero => shape
-                .get(i)
-                .cloned()
-                .ok_or_else(|| cx.fail(Code::VALUE, format!("size {i} is 0, but the input has only {} dims", shape.len())))?,
+            Some(0) if !allow_zero => {
+                let copied = left.get_mut(i).map(|size| std::mem::replace(size, 1.into()));
+                copied
+                    .ok_or_else(|| cx.fail(Code::VALUE, format!("size {i} is 0, but the input has only {} dims", shape.len())))?
+            }
             Some(-1) if open.is_some() => return Err(cx.fail(Code::VALUE, "the shape has more than one -1")),
             Some(-1) => {
                 open = Some(i);
                 Expr::constant(1)
             }
             Some(n) if n < 0 => return Err(cx.fail(Code::VALUE, format!("size {i} is {n}"))),
-            _ => size.clone(),
+            _ => {
+                rest = rest * size;
+                size.clone()
+            }
         });
     }
     let total = Expr::product(&shape);
     if let Some(open) = open {
-        let rest = Expr::product(&dims);
-        dims[open] = if rest.is(0) { 0.into() } else { total.floor_div(&rest) };
+        dims[open] = if rest.is(0) { 0.into() } else { Expr::product(&left).floor_div(&rest) };
     }
     cx.require_equal(&total, &Expr::product(&dims), "the numbers of elements before and after differ")?;
     let known = cx.known(0);
@@ -126,16 +133,20 @@ fn eval_reshape(cx: &EvalCx) -> Result<Vec<Datum>> {
     let allow_zero = cx.flag("allowzero", false)?;
     let wrong = || cx.fail(Code::SHAPE, format!("{:?} cannot be reshaped to {target:?}", x.dims));
     let mut dims = Vec::new();
+    let (mut left, mut rest) = (x.dims.clone(), 1usize);
     for (i, &size) in target.iter().enumerate() {
         dims.push(match size {
-            0 if !allow_zero => *x.dims.get(i).ok_or_else(wrong)?,
+            0 if !allow_zero => std::mem::replace(left.get_mut(i).ok_or_else(wrong)?, 1),
             -1 => 1,
-            _ => usize::try_from(size).map_err(|_| wrong())?,
+            _ => {
+                let size = usize::try_from(size).map_err(|_| wrong())?;
+                rest = rest.checked_mul(size).ok_or_else(wrong)?;
+                size
+            }
         });
     }
     if let Some(open) = target.iter().position(|&s| s == -1) {
-        let rest: usize = dims.iter().product();
-        dims[open] = x.len().checked_div(rest).unwrap_or(0);
+        dims[open] = left.iter().product::<usize>().checked_div(rest).unwrap_or(0);
     }
     if dims.iter().product::<usize>() != x.len() {
         return Err(wrong());
@@ -153,10 +164,14 @@ fn lower_reshape(cx: &mut LowerCx) -> Result<()> {
             _ => cell.clone(),
         };
         let sizes: Vec<Expr> = cells.iter().enumerate().map(|(i, c)| copied(i, c)).collect();
-        let minus_one = Expr::constant(-1);
-        let factors: Vec<Expr> = sizes.iter().map(|s| s.equal(&minus_one).select(&1.into(), s)).collect();
+        let (minus_one, one) = (Expr::constant(-1), Expr::constant(1));
+        let is_copied = |cell: &Expr| if allow_zero { 0.into() } else { cell.equal(&0.into()) };
+        let factor = |c: &Expr| is_copied(c).select(&one, &c.equal(&minus_one).select(&one, c));
+        let factors: Vec<Expr> = cells.iter().map(factor).collect();
+        let left = x.dims.iter().enumerate().map(|(i, d)| cells.get(i).map_or(d.clone(), |c| is_copied(c).select(&one, d)));
+        let left: Vec<Expr> = left.collect();
         let total = Expr::product(&x.dims);
-        let open = total.floor_div(&Expr::product(&factors).maximum(&1.into()));
+        let open = Expr::product(&left).floor_div(&Expr::product(&factors).maximum(&one));
         let dims: Vec<Expr> = sizes.iter().map(|s| s.equal(&minus_one).select(&open, s)).collect();
         let Some(Type::Tensor(ty)) = cx.output_type(0).cloned() else { return Ok(()) };
         for (size, value) in ty.shape.iter().flatten().zip(&dims) {
