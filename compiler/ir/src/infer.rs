@@ -108,6 +108,9 @@ impl InferCx<'_> {
             // min(a, n) against a: equal, or 1; in either case `a` is the common size.
             (None, None) if is_minimum_of(b, a) => self.may_be_one(b, a),
             (None, None) if is_minimum_of(a, b) => self.may_be_one(a, b),
+            // What has gone into a common size already is that size, or 1.
+            (None, None) if is_common_of(a, b) => self.may_be_one(b, a),
+            (None, None) if is_common_of(b, a) => self.may_be_one(a, b),
             (None, None) => {
                 let one_of = a.equal(b) + a.equal(&1.into()) + b.equal(&1.into());
                 let message =
@@ -128,5 +131,11 @@ impl InferCx<'_> {
 
 /// Whether `x` is written as the smaller one of `size` and something else, as a slice to a fixed end is.
 fn is_minimum_of(x: &Expr, size: &Expr) -> bool {
-    matches!(x.as_atom(), Some(Atom::Min(a, b)) if a == size || b == size)
+    x.is_extreme_of(size, true)
+}
+
+/// Whether `x` is written as the common size of several, `size` among them: `a = 1 ? b : a`, nested.
+fn is_common_of(x: &Expr, size: &Expr) -> bool {
+    let Some(Atom::Select(condition, b, a)) = x.as_atom() else { return false };
+    *condition == a.equal(&1.into()) && [a, b].into_iter().any(|one| one == size || is_common_of(one, size))
 }

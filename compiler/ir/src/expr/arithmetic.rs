@@ -119,6 +119,9 @@ impl Expr {
         match (self.clone() - other.clone()).as_const() {
             Some(d) if d <= 0 => self.clone(),
             Some(_) => other.clone(),
+            // min(max(a, b), a) = a, min(min(a, b), a) = min(a, b).
+            None if self.is_extreme_of(other, false) || other.is_extreme_of(self, true) => other.clone(),
+            None if other.is_extreme_of(self, false) || self.is_extreme_of(other, true) => self.clone(),
             None => Expr::atom(Atom::Min(self.clone().min_by_order(other), self.clone().max_by_order(other))),
         }
     }
@@ -127,7 +130,18 @@ impl Expr {
         match (self.clone() - other.clone()).as_const() {
             Some(d) if d >= 0 => self.clone(),
             Some(_) => other.clone(),
+            // max(min(a, b), a) = a, max(max(a, b), a) = max(a, b).
+            None if self.is_extreme_of(other, true) || other.is_extreme_of(self, false) => other.clone(),
+            None if other.is_extreme_of(self, true) || self.is_extreme_of(other, false) => self.clone(),
             None => Expr::atom(Atom::Max(self.clone().min_by_order(other), self.clone().max_by_order(other))),
+        }
+    }
+    /// Whether it is written as the minimum (or the maximum) of `size` and something else.
+    pub(crate) fn is_extreme_of(&self, size: &Expr, minimum: bool) -> bool {
+        match self.as_atom() {
+            Some(Atom::Min(a, b)) => minimum && (a == size || b == size),
+            Some(Atom::Max(a, b)) => !minimum && (a == size || b == size),
+            _ => false,
         }
     }
     fn min_by_order(self, other: &Expr) -> Expr {
@@ -153,10 +167,25 @@ impl Expr {
     /// `yes` where `self` is not 0, else `no`.
     pub fn select(&self, yes: &Expr, no: &Expr) -> Expr {
         match self.as_const() {
-            Some(0) => no.clone(),
-            Some(_) => yes.clone(),
-            None if yes == no => yes.clone(),
-            None => Expr::atom(Atom::Select(self.clone(), yes.clone(), no.clone())),
+            Some(0) => return no.clone(),
+            Some(_) => return yes.clone(),
+            None => {}
+        }
+        // Inside, the condition is decided.
+        let yes = match yes.as_atom() {
+            Some(Atom::Select(c, inner, _)) if c == self => inner,
+            _ => yes,
+        };
+        let no = match no.as_atom() {
+            Some(Atom::Select(c, _, inner)) if c == self => inner,
+            _ => no,
+        };
+        // Where a = b, a is b: a choice between the two is always the second.
+        let names_both = |a: &Expr, b: &Expr| (a == yes && b == no) || (a == no && b == yes);
+        match self.as_atom() {
+            _ if yes == no => no.clone(),
+            Some(Atom::Equal(a, b)) if names_both(a, b) => no.clone(),
+            _ => Expr::atom(Atom::Select(self.clone(), yes.clone(), no.clone())),
         }
     }
 }

@@ -307,6 +307,22 @@ mod tests {
     }
 
     #[test]
+    fn choices_and_extremes_that_say_nothing_go() {
+        let (a, b) = (s(0), s(1));
+        let one = Expr::constant(1);
+        assert_eq!(a.equal(&one).select(&one, &a), a);
+        assert_eq!(a.equal(&b).select(&a, &b), b);
+        let common = a.equal(&one).select(&b, &a);
+        assert_eq!(a.equal(&one).select(&common, &a), common);
+        assert_eq!(a.equal(&one).select(&b, &common), common);
+        assert_eq!(a.minimum(&b).minimum(&a), a.minimum(&b));
+        assert_eq!(b.maximum(&a.minimum(&b)), b);
+        assert_eq!(a.maximum(&b).minimum(&a), a);
+        // A broadcast with a size that turns out to be the other one is that size.
+        assert_eq!(common.substitute(&|_| s(2), &Expr::axis), s(2));
+    }
+
+    #[test]
     fn values_agree_with_the_symbolic_form() {
         let e = (s(0) + 5).floor_div(&3.into()) * s(1) - s(0).modulo(&s(1)).maximum(&2.into());
         for (a, b) in [(7, 3), (-4, 5), (0, 1), (100, -7)] {
