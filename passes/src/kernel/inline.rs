@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use oaaxc_ir::expr::{Atom, AxisId, Expr};
-use oaaxc_ir::kernel::{BinaryOp, Body, Bounds, BufferId, Index, Item, Kernel, Label, Loop, Op, Operand, Step, Store, UnaryOp, V};
+use oaaxc_ir::kernel::{
+    BinaryOp, Body, Bounds, BufferId, Index, Item, Kernel, Label, Loop, Op, Operand, Step, Store, UnaryOp, V,
+};
 use oaaxc_ir::program::{Launch, SlotId};
 use oaaxc_ir::{DType, Scalar};
 

@@ -7,11 +7,19 @@ use super::files::File;
 /// Documents that readers find by their name alone.
 const FRONT_DOORS: &[&str] = &["README.md", "ARCHITECTURE.md", "STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 
-/// Relative links to files that are not there, and documents that no other one links to.
+/// The list of contents of the book that `mdbook` makes of docs/.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
+/// Relative links to files that are not there, documents that no other one links to, and pages that the book leaves out.
 pub fn check(files: &[File]) -> Vec<String> {
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let mut linked = BTreeSet::new();
     let mut faults = Vec::new();
+    if let Some(contents) = files.iter().find(|file| file.path == CONTENTS) {
+        let listed: BTreeSet<String> = links(&contents.text).into_iter().map(|target| resolve(CONTENTS, target)).collect();
+        let pages = paths.iter().filter(|path| path.starts_with("docs/") && path.ends_with(".md") && **path != CONTENTS);
+        faults.extend(pages.filter(|page| !listed.contains(**page)).map(|page| format!("{page}: {CONTENTS} does not list it")));
+    }
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
         for target in links(&file.text) {
             let path = resolve(&file.path, target);
@@ -26,7 +34,7 @@ pub fn check(files: &[File]) -> Vec<String> {
     }
     for path in paths.iter().filter(|path| path.ends_with(".md")) {
         let folder = path.strip_suffix("/README.md").unwrap_or(path);
-        if !FRONT_DOORS.contains(path) && !linked.contains(*path) && !linked.contains(folder) {
+        if *path != CONTENTS && !FRONT_DOORS.contains(path) && !linked.contains(*path) && !linked.contains(folder) {
             faults.push(format!("{path}: no document links to it"));
         }
     }

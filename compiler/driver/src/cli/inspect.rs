@@ -9,12 +9,12 @@ use oaaxc_ir::{Def, Graph, NodeId};
 use serde_json::json;
 
 use super::Outcome;
-use super::arguments::{ModelArguments, is_model, one, usage};
+use super::arguments::{ModelArguments, io_error, is_model, one, usage};
 use super::check::show_type;
 use super::console::Console;
 use super::table::{Table, bytes};
-use crate::session;
 use crate::targets::closest;
+use crate::{files, session};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Show a node of a model with its neighbours, by the name of the node or of one of its results
     #[arg(long, value_name = "NODE")]
     around: Option<String>,
+    /// Write an artefact as one page for a browser: kernels, memory over time, launches, files
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["around", "graph"])]
+    html: Option<PathBuf>,
     /// Show the whole graph of a model as text
     #[arg(long)]
     graph: bool,
@@ -37,6 +40,9 @@ pub struct Arguments {
 /// Inspects.
 pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     if is_model(&arguments.path) {
+        if arguments.html.is_some() {
+            return Err(usage("--html shows an artefact, and this is a model; build it first"));
+        }
         return model(arguments, console);
     }
     let failed =
@@ -45,11 +51,37 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
         return Err(usage("--around looks at a model, and this is an artefact"));
     }
     let report = oaaxc_container::inspect(&arguments.path).map_err(failed)?;
+    if let Some(path) = &arguments.html {
+        return html(&arguments.path, &report, path, console);
+    }
     if console.json {
         console.object(&serde_json::to_value(&report).map_err(|e| one(Diagnostic::error(Code::INTERNAL, e.to_string())))?);
     } else {
         artefact(&arguments.path, &report, console);
     }
+    Ok(0)
+}
+
+/// The most bytes of a host program that are read.
+const PROGRAM_LIMIT: u64 = 256 << 20;
+
+/// Writes the page of an artefact.
+fn html(artefact: &Path, report: &Report, path: &Path, console: &Console) -> Outcome {
+    let damaged = |e: &dyn std::fmt::Display| one(Diagnostic::error(Code::ARTEFACT, format!("{}: {e}", artefact.display())));
+    let package = oaaxc_container::open(artefact).map_err(|e| damaged(&e))?;
+    let mut programs = Vec::new();
+    for variant in &report.manifest.variants {
+        programs.push(match package.has_variant(&variant.id) {
+            true => {
+                let bytes = package.read(&variant.program, PROGRAM_LIMIT).map_err(|e| damaged(&e))?;
+                Some(oaax_abi::Program::parse(&bytes).map_err(|e| damaged(&format!("{}: {}", variant.program, e.0)))?)
+            }
+            false => None,
+        });
+    }
+    let page = super::page::page(report, &programs);
+    files::write_whole(path, page.as_bytes()).map_err(|e| io_error("write", path, &e))?;
+    console.note(&format!("wrote {} ({})", path.display(), bytes(page.len() as u64)));
     Ok(0)
 }
 
@@ -97,7 +129,8 @@ fn artefact(path: &Path, report: &Report, console: &Console) {
     console.line(&format!("{} in {} files, {} canaries", bytes(report.bytes), report.files.len(), manifest.canaries.len()));
 }
 
-fn show_value(value: &ValueInfo) -> String {
+/// `x: float[N,3]`.
+pub(super) fn show_value(value: &ValueInfo) -> String {
     format!("{}: {}", value.name, show_value_type(&value.ty))
 }
 

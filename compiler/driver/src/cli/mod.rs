@@ -15,9 +15,11 @@ mod doctor;
 mod explain;
 mod guess;
 mod inspect;
+mod manual;
 mod nodes;
 mod ops;
 mod opt;
+mod page;
 mod peer;
 mod profile;
 mod progress;
@@ -99,6 +101,10 @@ enum Command {
     Explain(explain::Arguments),
     /// Show what this machine offers, with reasons
     Doctor(doctor::Arguments),
+    /// Print a completion script for a shell
+    Completions(manual::CompletionArguments),
+    /// Write manual pages
+    Man(manual::ManArguments),
     /// Runs backend-test folders named on standard input
     #[command(name = test::WORKER, hide = true)]
     TestWorker(test::WorkerArguments),
@@ -150,6 +156,8 @@ fn dispatch(command: &Command, console: &Console) -> u8 {
         Command::Ops(arguments) => ops::main(arguments, console),
         Command::Explain(arguments) => explain::main(arguments, console),
         Command::Doctor(arguments) => doctor::main(arguments, console),
+        Command::Completions(arguments) => manual::completions(arguments, console),
+        Command::Man(arguments) => manual::man(arguments, console),
         Command::TestWorker(arguments) => test::worker(arguments, console),
     };
     match outcome {
