@@ -17,7 +17,7 @@ use oaaxc_ir::{DType, Expr};
 use crate::device::{GLOBAL, Gpu, SHARED};
 use crate::group::{self, Group, bind, total};
 use crate::schedule::{self, Owner};
-use crate::{compact, loops, sort};
+use crate::{compact, contract, loops, sort};
 
 /// A kernel as text, and how it is launched.
 #[derive(Clone, Debug)]
@@ -83,6 +83,10 @@ impl Generator<'_> {
         }
     }
     fn kernel(&mut self, kernel: &Kernel) -> Result<Expr, String> {
+        if let Some(plan) = contract::plan(kernel, &mut self.resolver) {
+            self.em.scope.ranges = self.resolver.ranges.clone();
+            return Ok(plan.emit(&mut self.group, &mut self.em));
+        }
         if let Some(step) = schedule::single_loop(kernel)
             && let Some(groups) = self.flat(kernel, std::slice::from_ref(&step))
         {

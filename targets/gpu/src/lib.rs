@@ -6,6 +6,7 @@
 //! It never emits a barrier that only some threads of a group reach.
 
 mod compact;
+mod contract;
 mod device;
 mod group;
 mod kernel;

@@ -98,11 +98,11 @@ impl OpenCl {
         Some(door)
     }
 
-    /// Builds the module and runs its kernel with `groups` groups of `threads` threads, to the end.
+    /// Builds the module's kernel of this name.
     ///
     /// # Panics
-    /// When the device refuses anything.
-    pub fn run(&self, module: &[u8], kernel: &str, arguments: Vec<Argument>, groups: usize, threads: usize) {
+    /// When the device refuses it.
+    pub fn build(&self, module: &[u8], kernel: &str) -> Built<'_> {
         let null = std::ptr::null_mut::<c_void>();
         let mut error = 0;
         let program = call!(self, "clCreateProgramWithIL", (Handle, *const u8, usize, *mut i32) -> Handle,
@@ -115,43 +115,7 @@ impl OpenCl {
         let function =
             call!(self, "clCreateKernel", (Handle, *const c_char, *mut i32) -> Handle, program, name.as_ptr(), &mut error);
         assert_eq!(error, 0, "clCreateKernel");
-        let mut shared: Vec<(Handle, &mut Vec<u64>)> = Vec::new();
-        for (at, argument) in arguments.into_iter().enumerate() {
-            let at = at as u32;
-            let set = |bytes: &[u8]| {
-                let status = call!(self, "clSetKernelArg", (Handle, u32, usize, *const u8) -> i32, function, at, bytes.len(), bytes.as_ptr());
-                assert_eq!(status, 0, "clSetKernelArg {at}");
-            };
-            match argument {
-                Argument::Long(v) => set(&v.to_le_bytes()),
-                Argument::Int(v) => set(&v.to_le_bytes()),
-                Argument::Memory(memory) => {
-                    let bytes = (memory.len() * 8).max(8);
-                    let address =
-                        call!(self, "clSVMAlloc", (Handle, u64, usize, u32) -> Handle, self.context, 1 | 1 << 10, bytes, 64);
-                    assert!(!address.is_null(), "clSVMAlloc");
-                    // SAFETY: fresh fine-grained memory of this many bytes.
-                    unsafe { std::ptr::copy_nonoverlapping(memory.as_ptr(), address.cast(), memory.len()) };
-                    let status = call!(self, "clSetKernelArgSVMPointer", (Handle, u32, Handle) -> i32, function, at, address);
-                    assert_eq!(status, 0, "clSetKernelArgSVMPointer {at}");
-                    shared.push((address, memory));
-                }
-            }
-        }
-        let (all, local) = (groups * threads, threads);
-        let status = call!(self, "clEnqueueNDRangeKernel",
-            (Handle, Handle, u32, *const usize, *const usize, *const usize, u32, Handle, Handle) -> i32,
-            self.queue, function, 1, std::ptr::null(), &all, &local, 0, null, null);
-        assert_eq!(status, 0, "clEnqueueNDRangeKernel");
-        let status = call!(self, "clFinish", (Handle) -> i32, self.queue);
-        assert_eq!(status, 0, "clFinish");
-        for (address, memory) in shared {
-            // SAFETY: the device is done with this memory of this many bytes.
-            unsafe { std::ptr::copy_nonoverlapping(address.cast(), memory.as_mut_ptr(), memory.len()) };
-            call!(self, "clSVMFree", (Handle, Handle) -> (), self.context, address);
-        }
-        call!(self, "clReleaseKernel", (Handle) -> i32, function);
-        call!(self, "clReleaseProgram", (Handle) -> i32, program);
+        Built { device: self, program, function }
     }
 
     fn log(&self, program: Handle) -> String {
@@ -161,5 +125,64 @@ impl OpenCl {
             program, self.device, 0x1183, text.len(), text.as_mut_ptr(), &mut size);
         text.truncate(size);
         String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// A kernel that is ready to run.
+pub struct Built<'d> {
+    device: &'d OpenCl,
+    program: Handle,
+    function: Handle,
+}
+
+impl Drop for Built<'_> {
+    fn drop(&mut self) {
+        call!(self.device, "clReleaseKernel", (Handle) -> i32, self.function);
+        call!(self.device, "clReleaseProgram", (Handle) -> i32, self.program);
+    }
+}
+
+impl Built<'_> {
+    /// Runs `groups` groups of `threads` threads, to the end.
+    ///
+    /// # Panics
+    /// When the device refuses anything.
+    pub fn run(&self, arguments: Vec<Argument>, groups: usize, threads: usize) {
+        let (device, function, null) = (self.device, self.function, std::ptr::null_mut::<c_void>());
+        let mut shared: Vec<(Handle, &mut Vec<u64>)> = Vec::new();
+        for (at, argument) in arguments.into_iter().enumerate() {
+            let at = at as u32;
+            let set = |bytes: &[u8]| {
+                let status = call!(device, "clSetKernelArg", (Handle, u32, usize, *const u8) -> i32, function, at, bytes.len(), bytes.as_ptr());
+                assert_eq!(status, 0, "clSetKernelArg {at}");
+            };
+            match argument {
+                Argument::Long(v) => set(&v.to_le_bytes()),
+                Argument::Int(v) => set(&v.to_le_bytes()),
+                Argument::Memory(memory) => {
+                    let bytes = (memory.len() * 8).max(8);
+                    let address =
+                        call!(device, "clSVMAlloc", (Handle, u64, usize, u32) -> Handle, device.context, 1 | 1 << 10, bytes, 64);
+                    assert!(!address.is_null(), "clSVMAlloc");
+                    // SAFETY: fresh fine-grained memory of this many bytes.
+                    unsafe { std::ptr::copy_nonoverlapping(memory.as_ptr(), address.cast(), memory.len()) };
+                    let status = call!(device, "clSetKernelArgSVMPointer", (Handle, u32, Handle) -> i32, function, at, address);
+                    assert_eq!(status, 0, "clSetKernelArgSVMPointer {at}");
+                    shared.push((address, memory));
+                }
+            }
+        }
+        let (all, local) = (groups * threads, threads);
+        let status = call!(device, "clEnqueueNDRangeKernel",
+            (Handle, Handle, u32, *const usize, *const usize, *const usize, u32, Handle, Handle) -> i32,
+            device.queue, function, 1, std::ptr::null(), &all, &local, 0, null, null);
+        assert_eq!(status, 0, "clEnqueueNDRangeKernel");
+        let status = call!(device, "clFinish", (Handle) -> i32, device.queue);
+        assert_eq!(status, 0, "clFinish");
+        for (address, memory) in shared {
+            // SAFETY: the device is done with this memory of this many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(address.cast(), memory.as_mut_ptr(), memory.len()) };
+            call!(device, "clSVMFree", (Handle, Handle) -> (), device.context, address);
+        }
     }
 }

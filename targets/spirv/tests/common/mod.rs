@@ -20,6 +20,7 @@ pub fn check(kernel: &Kernel, dims: &[i64], arguments: &[Vec<u8>], tolerance: f6
     let binary = compile_module(&emitted.text, &machine()).unwrap_or_else(|e| panic!("{e}\n{}", emitted.text));
     validate(&binary);
     let Some(device) = OpenCl::here() else { return };
+    let built = device.build(&binary, "kernel_under_test");
     let outcome = expected(kernel, dims, arguments);
     let groups = evaluate(&emitted.groups, dims);
     // Fewer groups are launched than there are: they share the rest.
@@ -38,7 +39,7 @@ pub fn check(kernel: &Kernel, dims: &[i64], arguments: &[Vec<u8>], tolerance: f6
                 Argument::Long(launched),
                 Argument::Int(7),
             ]);
-            device.run(&binary, "kernel_under_test", all, launched as usize, emitted.threads as usize);
+            built.run(all, launched as usize, emitted.threads as usize);
         }
         let found: Vec<Vec<u8>> = memory.iter().zip(arguments).map(|(m, a)| bytes(m, a.len())).collect();
         match &outcome {
