@@ -6,12 +6,14 @@
 //! A temporary file carries this process's number in its name: `oaaxc-NUMBER-` or `.oaaxc-NUMBER-`,
 //! in the cache `.new-NUMBER-`.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -64,11 +66,14 @@ fn end_children() {
         if children.is_empty() || start.elapsed() > 2 * GRACE {
             return;
         }
+        let watched: Vec<OwnedFd> = children.iter().filter_map(|child| pidfd_open(*child, PidfdFlags::empty()).ok()).collect();
         let signal = if start.elapsed() < GRACE { Signal::TERM } else { Signal::KILL };
         for child in children {
             let _ = kill_process(child, signal); // It may have ended by itself.
         }
-        std::thread::sleep(Duration::from_millis(10));
+        // Until the first of them has ended; then those that are left are looked for.
+        let mut events: Vec<PollFd> = watched.iter().map(|child| PollFd::new(child, PollFlags::IN)).collect();
+        let _ = poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 100_000_000 }));
     }
 }
 
