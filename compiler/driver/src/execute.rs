@@ -58,7 +58,7 @@ fn narrow_types(path: &Path, outputs: &[PortInfo], mut types: Vec<DType>) -> Res
 
 fn artefact_error(path: &Path, error: &oaax_core::Error) -> Diagnostic {
     let code = match error.status {
-        oaax_core::Status::Unsupported => Code::DEVICE,
+        oaax_core::Status::Unsupported | oaax_core::Status::DeviceError => Code::DEVICE,
         oaax_core::Status::NotFound => Code::IO,
         _ => Code::ARTEFACT,
     };

@@ -5,9 +5,10 @@ use crate::{
     code::Ready,
     context::{Context, address_or_empty, elements},
     error::{Error, Result, Status, fail},
+    run::wait,
     value::{Item, Memory, Output, Tensor, Value},
 };
-use oaax_abi::{DType, DimBind, DimRule, Input, InputShape, MAX_RANK, Program, SlotId, SlotKind, UNRANKED_DIMS};
+use oaax_abi::{DType, DimBind, DimRule, Input, InputShape, MAX_RANK, Program, SlotId, SlotKind, Space, UNRANKED_DIMS};
 use std::sync::Arc;
 
 /// Checks all inputs against the program and sets the registers that their dims bind.
@@ -231,11 +232,16 @@ pub fn finish_outputs(ready: &Ready, context: &mut Context, outputs: &mut [Outpu
                 let Some(bytes) = bytes.filter(|bytes| *bytes <= binding.bytes) else {
                     fail!(Internal, "output {name:?} is larger than its value");
                 };
-                let to = output_memory(program, port, output, bytes)?;
-                // SAFETY: both sides have `bytes` bytes; the caller promised that outputs overlap nothing.
-                unsafe { binding.address.copy_to(to, bytes as usize) };
+                let (from, to) = (binding.address, output_memory(program, port, output, bytes)?);
+                match program.space(slot) {
+                    // SAFETY: both sides have `bytes` bytes; the caller promised that outputs overlap nothing.
+                    Space::Host => unsafe { from.copy_to(to, bytes as usize) },
+                    Space::Device if bytes == 0 => {}
+                    // SAFETY: as above; the wait below comes before anyone reads them.
+                    Space::Device => unsafe { context.device()?.download(to, from.addr() as u64, bytes) }?,
+                }
             }
         }
     }
-    Ok(())
+    wait(ready, context)
 }

@@ -1,10 +1,11 @@
 //! The host program made ready to run: expressions classified, launches resolved to functions.
 
 use crate::{
+    device::Module,
     elf::Code as Object,
     error::{Result, fail},
 };
-use oaax_abi::{Code, ExprId, Fault, Instruction, KernelFn, Program, Shape, SlotId, SlotKind, eval};
+use oaax_abi::{Code, ExprId, Fault, Instruction, KernelFn, Program, Shape, SlotId, SlotKind, Space, eval};
 
 /// An expression: most are a number or a register.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +49,33 @@ pub enum Op {
         count: u32,
         length: u32,
     },
+    /// The same where at least one of them is for the device: one after the other.
+    Mixed {
+        first: u32,
+        count: u32,
+        length: u32,
+    },
     /// As `Program::steps` says.
     Slow,
+}
+
+/// What a launch runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Function {
+    Host(KernelFn),
+    Device {
+        /// Index in `Ready::modules`.
+        object: u32,
+        /// Number in the module.
+        function: u32,
+        threads: u32,
+    },
 }
 
 /// A launch.
 #[derive(Debug)]
 pub struct Launch {
-    pub function: KernelFn,
+    pub function: Function,
     pub kernel: u32,
     /// Instruction, for messages.
     pub step: u32,
@@ -68,9 +88,10 @@ pub struct Launch {
 }
 
 /// A program ready to run.
-#[derive(Debug)]
 pub struct Ready {
     pub program: Program,
+    /// Code objects on the device, by the program's numbers.
+    pub modules: Vec<Option<Box<dyn Module>>>,
     pub ops: Vec<Op>,
     pub launches: Vec<Launch>,
     /// Slots whose binding ends with a run.
@@ -81,14 +102,41 @@ pub struct Ready {
     pub plan_registers: Vec<u32>,
     /// Whether the program places the arena itself.
     pub places: bool,
+    /// Arguments of the device launch that has most, with the four that every one has.
+    pub most_arguments: usize,
+}
+
+/// The symbols of a program's device kernels by object, in the order of their numbers in the module.
+pub fn device_symbols(program: &Program) -> Vec<Vec<&str>> {
+    let mut symbols = vec![Vec::new(); program.objects.len()];
+    for kernel in program.kernels.iter().filter(|kernel| kernel.space == Space::Device) {
+        for entry in &kernel.entries {
+            symbols[entry.object as usize].push(program.text(entry.symbol));
+        }
+    }
+    symbols
 }
 
 impl Ready {
-    /// Resolves `program` at `level` against its loaded objects (by the program's numbers).
-    pub fn new(program: Program, level: usize, objects: &[Option<Object>]) -> Result<Ready> {
-        let mut functions = Vec::new();
+    /// Resolves `program` at host level `level` (an index among the host levels) against its loaded objects and
+    /// modules (by the program's numbers; modules hold what `device_symbols` says).
+    pub fn new(
+        program: Program,
+        level: usize,
+        objects: &[Option<Object>],
+        modules: Vec<Option<Box<dyn Module>>>,
+    ) -> Result<Ready> {
+        let (mut functions, mut in_module) = (Vec::new(), vec![0u32; program.objects.len()]);
+        let entry_of =
+            |kernel: &oaax_abi::Kernel| kernel.entries.get(if kernel.space == Space::Device { 0 } else { level }).cloned();
         for kernel in &program.kernels {
-            let entry = &kernel.entries[level];
+            let Some(entry) = entry_of(kernel) else { fail!(Internal, "a kernel has no entry at the chosen level") };
+            if kernel.space == Space::Device {
+                let number = &mut in_module[entry.object as usize];
+                functions.push(Function::Device { object: entry.object, function: *number, threads: entry.threads });
+                *number += 1;
+                continue;
+            }
             let symbol = program.text(entry.symbol);
             let object = objects.get(entry.object as usize).and_then(Option::as_ref);
             let Some(address) = object.and_then(|object| object.symbol(symbol)) else {
@@ -96,7 +144,7 @@ impl Ready {
             };
             // SAFETY: the symbol is a function of an object whose digest was checked; by the artefact's
             // contract kernels of the table have this signature. `Model` keeps the object mapped.
-            functions.push(unsafe { std::mem::transmute::<*const u8, KernelFn>(address) });
+            functions.push(Function::Host(unsafe { std::mem::transmute::<*const u8, KernelFn>(address) }));
         }
         let (mut ops, mut launches) = (Vec::new(), Vec::new());
         for (index, step) in program.steps.iter().enumerate() {
@@ -105,9 +153,18 @@ impl Ready {
                 Instruction::Branch { condition, target } => Op::Branch(Val::new(&program, *condition), *target),
                 Instruction::Jump { target } => Op::Jump(*target),
                 Instruction::Parallel { count: 0 } => Op::Launch { first: 0, count: 0, length: 1 },
-                Instruction::Parallel { count } => Op::Launch { first: launches.len() as u32, count: *count, length: count + 1 },
+                Instruction::Parallel { count } => {
+                    let (first, count, length) = (launches.len() as u32, *count, count + 1);
+                    let group = program.steps.iter().skip(index + 1).take(count as usize);
+                    match group.into_iter().any(|step| is_for_device(&program, &step.instruction)) {
+                        true => Op::Mixed { first, count, length },
+                        false => Op::Launch { first, count, length },
+                    }
+                }
                 Instruction::Launch { kernel, buffers, dims } => {
-                    let entry = &program.kernels[kernel.index()].entries[level];
+                    let Some(entry) = entry_of(&program.kernels[kernel.index()]) else {
+                        fail!(Internal, "a kernel has no entry at the chosen level")
+                    };
                     launches.push(Launch {
                         function: functions[kernel.index()],
                         kernel: kernel.0,
@@ -117,7 +174,11 @@ impl Ready {
                         groups: Val::new(&program, entry.groups),
                         scratch: Val::new(&program, entry.scratch),
                     });
-                    Op::Launch { first: launches.len() as u32 - 1, count: 1, length: 1 }
+                    let first = launches.len() as u32 - 1;
+                    match is_for_device(&program, &step.instruction) {
+                        true => Op::Mixed { first, count: 1, length: 1 },
+                        false => Op::Launch { first, count: 1, length: 1 },
+                    }
                 }
                 Instruction::Call { routine, .. } => {
                     fail!(NotImplemented, "the program calls host routine {:?}, which this runtime lacks", program.text(*routine))
@@ -131,12 +192,18 @@ impl Ready {
             volatile: slots.filter(|slot| is_volatile(program.slots[slot.index()].kind)).collect(),
             wants_dims: wants_dims(&program),
             plan_registers: plan_registers(&program),
+            most_arguments: 4 + program.kernels.iter().map(|kernel| (kernel.buffers + kernel.dims) as usize).max().unwrap_or(0),
+            modules,
             places: program.steps.iter().any(|step| step.instruction == Instruction::Place),
             program,
             ops,
             launches,
         })
     }
+}
+
+fn is_for_device(program: &Program, instruction: &Instruction) -> bool {
+    matches!(instruction, Instruction::Launch { kernel, .. } if program.kernels[kernel.index()].space == Space::Device)
 }
 
 /// Registers that sizes of the plan depend on, each once.

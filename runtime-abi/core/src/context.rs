@@ -4,11 +4,12 @@
 use crate::{
     buffer::{Buffer, empty_address},
     code::Ready,
+    device::{Block, Driver, Lane, Weights},
     error::{Error, Result, Status, fail},
     open::Bytes,
     value::Item,
 };
-use oaax_abi::{ALIGN, KernelFault, Placement, Program, Shape, Slot, SlotId, SlotKind, check_placement, place};
+use oaax_abi::{ALIGN, KernelFault, Placement, Program, Shape, Slot, SlotId, SlotKind, Space, check_placement, place};
 use std::{ffi::c_void, sync::Arc};
 
 /// Placements that a context remembers.
@@ -20,17 +21,20 @@ const SPARES: usize = 16;
 /// What a slot is bound to; a null address is nothing.
 #[derive(Debug)]
 pub struct Binding {
+    /// In the memory of the slot's space: one on the device is a number here, never to be followed.
     pub address: *mut u8,
     pub bytes: u64,
     /// Kept only where `Ready::wants_dims` says so (inputs and outputs: always).
     pub dims: Vec<i64>,
     /// Keeps heap memory alive.
     pub owner: Option<Arc<Buffer>>,
+    /// The same on the device.
+    pub block: Option<Arc<Block>>,
 }
 
 impl Default for Binding {
     fn default() -> Binding {
-        Binding { address: std::ptr::null_mut(), bytes: 0, dims: Vec::new(), owner: None }
+        Binding { address: std::ptr::null_mut(), bytes: 0, dims: Vec::new(), owner: None, block: None }
     }
 }
 
@@ -69,6 +73,8 @@ pub struct Sample {
 /// Memory of one run.
 #[derive(Debug, Default)]
 pub struct Context {
+    /// The device side, where the variant has one. First, so that its queue is empty when blocks go.
+    pub lane: Option<Lane>,
     pub registers: Vec<i64>,
     pub bindings: Vec<Binding>,
     pub cells: Vec<Cell>,
@@ -96,19 +102,31 @@ unsafe impl Send for Context {}
 
 impl Context {
     /// A context for `ready` on a pool of `workers`; weights are bound for good.
-    pub fn new(ready: &Ready, weights: &[Bytes], workers: usize) -> Context {
+    pub fn new(
+        ready: &Ready,
+        weights: &[Bytes],
+        workers: usize,
+        device: Option<(&Arc<dyn Driver>, &Weights)>,
+    ) -> Result<Context> {
         let program = &ready.program;
         let mut context = Context { faults: vec![KernelFault::default(); workers], ..Context::default() };
         context.registers.resize(program.registers as usize, 0);
         context.bindings.resize_with(program.slots.len(), Binding::default);
         context.cells.resize_with(program.slots.len(), Cell::default);
-        for (slot, binding) in program.slots.iter().zip(&mut context.bindings) {
+        if let Some((driver, _)) = device {
+            context.lane = Some(Lane::new(driver, ready.most_arguments)?);
+        }
+        for (index, (slot, binding)) in program.slots.iter().zip(&mut context.bindings).enumerate() {
             if let SlotKind::Weight { file, offset, length } = slot.kind {
-                binding.address = weights[file as usize][offset as usize..].as_ptr().cast_mut();
+                binding.address = match (slot.space, device) {
+                    (Space::Device, Some((_, weights))) => on_device(weights.addresses[index]),
+                    (Space::Device, None) => fail!(Internal, "a weight is wanted on a device, and there is none"),
+                    (Space::Host, _) => weights[file as usize][offset as usize..].as_ptr().cast_mut(),
+                };
                 binding.bytes = length;
             }
         }
-        context
+        Ok(context)
     }
 
     /// Forgets the last run.
@@ -131,6 +149,21 @@ impl Context {
         if binding.owner.as_mut().is_some_and(|owner| Arc::get_mut(owner).is_none()) {
             binding.owner = None;
         }
+        if binding.block.as_mut().is_some_and(|block| Arc::get_mut(block).is_none()) {
+            binding.block = None;
+        }
+    }
+
+    /// As `recycle`, for a block on the device.
+    pub fn recycle_block(&mut self, block: Option<Arc<Block>>) {
+        if let Some(lane) = &mut self.lane {
+            lane.recycle(block);
+        }
+    }
+
+    /// The device side; a bug if there is none.
+    pub fn device(&mut self) -> Result<&mut Lane> {
+        self.lane.as_mut().ok_or_else(|| Error::new(Status::Internal, "a slot on a device is used, and there is no device"))
     }
 
     /// Keeps a block that nobody holds any more for a later `alloc`, so that loops do not go to the C heap.
@@ -179,6 +212,9 @@ impl Context {
     /// Gives a heap slot fresh memory for the dims of its binding.
     pub fn allocate_heap(&mut self, program: &Program, slot: SlotId) -> Result<()> {
         let bytes = self.size_of(program, slot)?;
+        if program.space(slot) == Space::Device {
+            return self.allocate_block(slot, bytes);
+        }
         let own = self.bindings[slot.index()].owner.as_mut().and_then(Arc::get_mut);
         if own.is_none_or(|own| own.capacity() < bytes) {
             let old = self.bindings[slot.index()].owner.take();
@@ -196,7 +232,23 @@ impl Context {
         Ok(())
     }
 
-    /// Places the arena for the registers as they are now.
+    /// Gives a heap slot on the device fresh memory.
+    fn allocate_block(&mut self, slot: SlotId, bytes: u64) -> Result<()> {
+        let own = self.bindings[slot.index()].block.as_mut().and_then(Arc::get_mut);
+        if own.is_none_or(|own| own.capacity() < bytes) {
+            let old = self.bindings[slot.index()].block.take();
+            let lane = self.device()?;
+            lane.recycle(old);
+            let fresh = lane.heap(bytes)?;
+            self.bindings[slot.index()].block = Some(fresh);
+        }
+        let binding = &mut self.bindings[slot.index()];
+        binding.address = on_device(binding.block.as_ref().map_or(0, |block| block.address()));
+        binding.bytes = bytes;
+        Ok(())
+    }
+
+    /// Places the arenas for the registers as they are now.
     pub fn place(&mut self, ready: &Ready) -> Result<()> {
         let program = &ready.program;
         let same = |key: &[i64]| ready.plan_registers.iter().zip(key).all(|(reg, value)| self.registers[*reg as usize] == *value);
@@ -228,10 +280,18 @@ impl Context {
                 Buffer::new(placement.totals[0])?
             }
         };
+        let base = match (placement.totals[1], &mut self.lane) {
+            (0, _) => 0,
+            (total, Some(lane)) => lane.arena(total)?,
+            (_, None) => fail!(Internal, "an arena is wanted on a device, and there is none"),
+        };
         for (index, entry) in program.plan.iter().enumerate() {
             let binding = &mut self.bindings[entry.slot.index()];
-            // SAFETY: the placement keeps each entry inside its total, which the arena has.
-            binding.address = unsafe { arena.as_ptr().add(placement.offsets[index] as usize) };
+            binding.address = match entry.space {
+                // SAFETY: the placement keeps each entry inside its total, which the arena has.
+                Space::Host => unsafe { arena.as_ptr().add(placement.offsets[index] as usize) },
+                Space::Device => on_device(base + placement.offsets[index]),
+            };
             binding.bytes = sizes[index];
         }
         self.arena = Some(arena);
@@ -247,9 +307,9 @@ impl Context {
         program.plan.iter().map(size).collect()
     }
 
-    /// Bytes of the arena.
+    /// Bytes of the arenas, host and device.
     pub fn arena_bytes(&self) -> u64 {
-        self.arena.as_ref().map_or(0, Buffer::capacity)
+        self.arena.as_ref().map_or(0, Buffer::capacity) + self.lane.as_ref().map_or(0, Lane::arena_bytes)
     }
 
     /// Makes sure that each worker has `bytes` of scratch.
@@ -267,6 +327,11 @@ impl Context {
         self.stride = stride;
         Ok(())
     }
+}
+
+/// An address on the device as a binding holds it.
+pub fn on_device(address: u64) -> *mut u8 {
+    std::ptr::without_provenance_mut(address as usize)
 }
 
 /// Product of dims.

@@ -30,6 +30,8 @@ pub enum Status {
     Internal = 11,
     /// The model needs something that this runtime does not do yet.
     NotImplemented = 12,
+    /// No device that the artefact needs, or a device's driver failed.
+    DeviceError = 13,
 }
 
 /// An error with its sentence.

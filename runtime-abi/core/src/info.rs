@@ -93,10 +93,12 @@ fn port_json(port: &PortInfo) -> String {
 pub fn info_json(model: &Model) -> String {
     let (inputs, outputs) = ports(model.program());
     let list = |ports: &[PortInfo]| ports.iter().map(port_json).collect::<Vec<_>>().join(",");
+    let messages: Vec<String> = model.messages.iter().map(|what| quote(what)).collect();
+    let device = model.device_name.as_ref().map_or("null".to_owned(), |name| quote(name));
     let copied: Vec<String> = model.copied.iter().map(|what| quote(what)).collect();
     format!(
         "{{\"name\":{},\"producer\":{},\"digest\":\"sha256:{}\",\"bound\":{},\"form\":\"{}\",\"variant\":{},\"level\":{},\"threads\":{},\
-         \"weight_bytes\":{},\"copied\":[{}],\"inputs\":[{}],\"outputs\":[{}]}}",
+         \"weight_bytes\":{},\"device\":{device},\"messages\":[{}],\"copied\":[{}],\"inputs\":[{}],\"outputs\":[{}]}}",
         quote(&model.program().name),
         quote(&model.program().producer),
         hex(&model.digest),
@@ -106,6 +108,7 @@ pub fn info_json(model: &Model) -> String {
         quote(&model.choice),
         model.workers(),
         model.weight_bytes(),
+        messages.join(","),
         copied.join(","),
         list(&inputs),
         list(&outputs)

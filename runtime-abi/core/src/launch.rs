@@ -2,12 +2,13 @@
 //! A single group, or a pool of one, runs on the calling thread without any other cost.
 
 use crate::{
-    code::{Launch, Ready},
+    code::{Function, Launch, Ready},
     context::{Context, Part},
+    device::Work,
     error::{Error, Result, Status, fail},
     pool::Pool,
 };
-use oaax_abi::{FAULT_DIVISION, FAULT_INDEX, KERNEL_VERSION, KernelEnv, KernelFault, SlotId};
+use oaax_abi::{DeviceFault, FAULT_DIVISION, FAULT_INDEX, KERNEL_VERSION, KernelEnv, KernelFault, SlotId};
 use std::{
     ffi::c_void,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -83,9 +84,12 @@ impl Region<'_> {
     fn call(&self, env: &KernelEnv, part: &Part, begin: u64, end: u64) -> i32 {
         let buffers = self.pointers[part.buffers as usize..].as_ptr();
         let dims = self.dims[part.dims as usize..].as_ptr();
-        // SAFETY: the kernel gets as many buffers and dims as its table says (validated), each bound;
-        // that it stays inside them is the compiler's contract, bound by the artefact's digests.
-        unsafe { (self.launches[part.launch as usize].function)(env, buffers, dims, begin, end) }
+        match self.launches[part.launch as usize].function {
+            // SAFETY: the kernel gets as many buffers and dims as its table says (validated), each bound;
+            // that it stays inside them is the compiler's contract, bound by the artefact's digests.
+            Function::Host(function) => unsafe { function(env, buffers, dims, begin, end) },
+            Function::Device { .. } => unreachable!("regions hold launches for the host alone"),
+        }
     }
 
     /// Takes groups of all parts from `next` until there are none; a fault ends the region.
@@ -110,6 +114,51 @@ impl Region<'_> {
                 }
             }
         }
+    }
+}
+
+/// Puts launch `index` on the device's queue; the slot that is bound to nothing, if any, is given back.
+pub fn enqueue(ready: &Ready, context: &mut Context, index: u32) -> Result<std::result::Result<(), SlotId>> {
+    let launch = &ready.launches[index as usize];
+    let Function::Device { object, function, threads } = launch.function else {
+        fail!(Internal, "a launch for the host is put on a device's queue")
+    };
+    let (Some(lane), Some(Some(module))) = (&mut context.lane, ready.modules.get(object as usize)) else {
+        fail!(Internal, "a launch for a device, and there is none")
+    };
+    let values = lane.arguments();
+    for slot in &launch.buffers {
+        let address = context.bindings[slot.index()].address;
+        if address.is_null() {
+            return Ok(Err(*slot));
+        }
+        values.push(address.addr() as u64);
+    }
+    context.dims.clear();
+    for dim in &launch.dims {
+        context.dims.push(dim.get(&ready.program, &context.registers)?);
+    }
+    let groups = launch.groups.get(&ready.program, &context.dims)?;
+    let scratch = launch.scratch.get(&ready.program, &context.dims)?;
+    if groups < 0 || scratch < 0 {
+        fail!(RunFailed, "a launch of {groups} groups with {scratch} bytes of scratch");
+    }
+    if groups > 0 {
+        let work = Work { groups: groups as u64, threads, scratch: scratch as u64 };
+        // SAFETY: the kernel gets as many buffers and dims as its table says (validated), each bound on the device;
+        // that it stays inside them is the compiler's contract, bound by the artefact's digests.
+        unsafe { lane.launch(&**module, function as usize, index, &context.dims, work) }?;
+    }
+    context.dims.clear();
+    Ok(Ok(()))
+}
+
+/// The error of a fault that a device's kernel recorded.
+pub fn device_fault(ready: &Ready, record: DeviceFault) -> Error {
+    let fault = KernelFault { code: record.code, place: record.place, value: record.value, limit: record.limit };
+    match usize::try_from(record.launch).ok().filter(|launch| *launch < ready.launches.len()) {
+        Some(launch) => blame(ready, launch as u32, fault),
+        None => Error::new(Status::Internal, format!("a kernel recorded a fault of launch {}, which is none", record.launch)),
     }
 }
 

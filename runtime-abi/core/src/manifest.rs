@@ -22,6 +22,31 @@ pub struct Manifest {
     pub variants: Vec<Variant>,
     /// By path.
     pub files: BTreeMap<String, FileEntry>,
+    /// Whether a variant for a device may run kernels on the host.
+    pub fallback: Fallback,
+}
+
+/// What the artefact says of kernels that a device cannot run and that were placed on the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fallback {
+    /// Such a variant is refused.
+    #[default]
+    Error,
+    /// It runs, and the model's messages say so.
+    Warn,
+    /// It runs.
+    Allow,
+}
+
+/// An accelerator that a variant needs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DeviceNeed {
+    /// `hip`, `cuda`, `opencl`.
+    pub kind: String,
+    /// Architectures or names, one of them; empty: any.
+    pub names: Vec<String>,
+    /// Least memory in bytes.
+    pub memory: Option<u64>,
 }
 
 /// One way to run the model.
@@ -31,8 +56,12 @@ pub struct Variant {
     pub id: String,
     /// CPU architectures that its host program and objects are for; empty: any.
     pub arch: Vec<String>,
-    /// Kind of the accelerator that it needs, if it needs one.
-    pub device: Option<String>,
+    /// What was asked for when it was built.
+    pub target: String,
+    /// CPU levels of its host kernels, lowest first.
+    pub cpu_levels: Vec<String>,
+    /// The accelerator that it needs, if it needs one.
+    pub device: Option<DeviceNeed>,
     /// Path of the host program.
     pub program: String,
     /// Paths of the kernel objects, in the program's order.
@@ -97,8 +126,23 @@ impl Manifest {
                 fail!(InvalidModel, "oaax.json: variant {} names {path:?}, which is not among its files", variant.id);
             }
         }
-        Ok(Manifest { variants, files })
+        Ok(Manifest { variants, files, fallback: read_fallback(json.get("fallback"))? })
     }
+}
+
+/// A word, or an object with the word as its `policy` and whatever else people may read.
+fn read_fallback(json: Option<&Json>) -> Result<Fallback> {
+    let word = json.and_then(|json| json.get("policy").or(Some(json))).and_then(Json::text);
+    Ok(match word {
+        None | Some("error") => Fallback::Error,
+        Some("warn") => Fallback::Warn,
+        Some("allow") => Fallback::Allow,
+        Some(word) => fail!(InvalidModel, "oaax.json: fallback is {word:?}, not error, warn or allow"),
+    })
+}
+
+fn read_device(json: &Json) -> DeviceNeed {
+    DeviceNeed { kind: text(json, "kind"), names: texts(json, "names"), memory: json.get("memory").and_then(Json::u64) }
 }
 
 fn read_variant(json: &Json) -> Variant {
@@ -106,7 +150,9 @@ fn read_variant(json: &Json) -> Variant {
     Variant {
         id: text(json, "id"),
         arch: texts(needs, "arch"),
-        device: needs.get("device").filter(|device| **device != Json::Null).map(|device| text(device, "kind")),
+        target: text(json, "target"),
+        cpu_levels: texts(needs, "cpu_levels"),
+        device: needs.get("device").filter(|device| **device != Json::Null).map(read_device),
         program: text(json, "program"),
         objects: texts(json, "objects"),
         weights: texts(json, "weights"),

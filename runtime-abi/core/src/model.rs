@@ -3,19 +3,20 @@
 
 use crate::{
     bind::check_inputs,
-    code::Ready,
+    choose::{self, Choice, VariantReport, sized, verified},
+    code::{Ready, device_symbols},
     context::{Context, Sample},
-    cpu,
+    device::{self, Driver, Weights},
     digest::{digest, verify},
     elf::Code,
     error::{Error, Result, Status, fail},
-    manifest::{Manifest, Variant},
+    manifest::Manifest,
     open::{Bytes, Files},
     pool::Pool,
     run,
     value::{Output, Value},
 };
-use oaax_abi::{DType, Program, SlotKind};
+use oaax_abi::{DType, Program, SlotKind, Space};
 use std::{
     path::Path,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -38,17 +39,28 @@ pub struct Options {
     pub threads: usize,
     /// Use this CPU level or a lower one.
     pub cpu_level: Option<String>,
-    /// Use the variant of this id.
+    /// Use a variant by its id, its target (`rocm:gfx942`) or the target's family (`rocm`). `None`: what
+    /// `OAAX_TARGET` in the environment names, else the first that runs here.
     pub variant: Option<String>,
+    /// Use this device: `cpu`, `gpu`, `hip`, `cuda`, `opencl`, with a number as in `hip:0`; `None`, `auto`: any.
+    pub device: Option<String>,
     /// When weights are verified. Tables and code always are, before use.
     pub verify: Verify,
     /// Expected SHA-256 of `oaax.json`: binds an unpacked folder.
     pub manifest_digest: Option<[u8; 32]>,
 }
 
+/// The device of a model; what was uploaded to it is given back before the device is.
+struct Device {
+    weights: OnceLock<Result<Weights>>,
+    driver: Arc<dyn Driver>,
+}
+
 /// A model ready to run. Shared by sessions; kept alive by them.
 pub struct Model {
+    /// First, so that modules go before their device.
     ready: Ready,
+    device: Option<Device>,
     /// Kernels point into these.
     _objects: Vec<Option<Code>>,
     weights: Vec<Bytes>,
@@ -63,8 +75,12 @@ pub struct Model {
     pub form: &'static str,
     /// The chosen variant.
     pub variant: String,
-    /// The chosen CPU level and why.
+    /// The chosen CPU level or device and why, and which variants were passed over.
     pub choice: String,
+    /// Name of the device, if there is one.
+    pub device_name: Option<String>,
+    /// What the caller should hear, for example that kernels run on the host.
+    pub messages: Vec<String>,
     /// What had to be copied and why; empty if everything is mapped in place.
     pub copied: Vec<String>,
 }
@@ -82,6 +98,14 @@ impl Model {
         Model::load(Files::open_memory(bytes)?, options)
     }
 
+    /// What becomes of every variant of an artefact on this machine, and why. Errors: it is no artefact, or
+    /// `options` name a device wrongly.
+    pub fn explain(path: impl AsRef<Path>, options: &Options) -> Result<Vec<VariantReport>> {
+        let mut files = Files::open(path.as_ref())?;
+        let manifest = Manifest::parse(&files.manifest)?;
+        choose::explain(&manifest, &mut files, options, &Pool::new(1))
+    }
+
     fn load(mut files: Files, options: &Options) -> Result<Arc<Model>> {
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -93,15 +117,24 @@ impl Model {
             fail!(Tampered, "oaax.json: is not the one whose digest was given");
         }
         let manifest = Manifest::parse(&files.manifest)?;
-        let (variant, program, level, choice) = choose(&manifest, &mut files, options, &pool)?;
-        let mut objects = Vec::new();
+        let Choice { variant, program, host, device, why, messages } = choose::choose(&manifest, &mut files, options, &pool)?;
+        let driver = match &device {
+            Some((kind, found)) => Some(device::open(*kind, found).map_err(|error| choose::cannot_open(*kind, found, &error))?),
+            None => None,
+        };
+        let host_level = host.and_then(|host| program.levels_of(Space::Host).nth(host)).map(|(level, _)| level);
+        let (mut objects, mut modules) = (Vec::new(), Vec::new());
+        let symbols = device_symbols(&program);
         for (index, object) in program.objects.iter().enumerate() {
-            let wanted = object.level as usize == level && !program.kernels.is_empty();
-            let code = match wanted {
-                true => Some(Code::load(&verified(&manifest, &mut files, &variant.objects[index], &pool)?)?),
-                false => None,
+            let is_device = program.levels[object.level as usize].space == Space::Device;
+            let mut bytes = || verified(&manifest, &mut files, &variant.objects[index], &pool);
+            let (code, module) = match &driver {
+                Some(driver) if is_device && !symbols[index].is_empty() => (None, Some(driver.load(&bytes()?, &symbols[index])?)),
+                _ if Some(object.level as usize) == host_level => (Some(Code::load(&bytes()?)?), None),
+                _ => (None, None),
             };
             objects.push(code);
+            modules.push(module);
         }
         let (mut weights, mut unverified) = (Vec::new(), Vec::new());
         for path in &variant.weights {
@@ -111,7 +144,10 @@ impl Model {
         }
         check_slots(&program, &weights)?;
         let model = Model {
-            ready: Ready::new(program, level, &objects)?,
+            ready: Ready::new(program, host.unwrap_or(0), &objects, modules)?,
+            device_name: driver.as_ref().map(|driver| driver.found().name.clone()),
+            device: driver.map(|driver| Device { weights: OnceLock::new(), driver }),
+            messages,
             _objects: objects,
             weights,
             unverified,
@@ -121,19 +157,37 @@ impl Model {
             bound: files.bound || options.manifest_digest.is_some(),
             form: files.form,
             variant: variant.id.clone(),
-            choice,
+            choice: why,
             copied: files.copied,
         };
         if options.verify == Verify::AtOpen {
-            model.verify_weights()?;
+            model.prepare_weights()?;
         }
         Ok(Arc::new(model))
     }
 
-    /// Checks the weights once; the result is remembered.
-    fn verify_weights(&self) -> Result<()> {
+    /// Checks the weights, and brings the device's to it; once, and the result is remembered.
+    fn prepare_weights(&self) -> Result<Option<(&Arc<dyn Driver>, &Weights)>> {
         let check = || self.unverified.iter().try_for_each(|(path, bytes, leaves)| verify(path, bytes, leaves, &self.pool));
-        self.verified.get_or_init(check).clone()
+        self.verified.get_or_init(check).clone()?;
+        let Some(Device { weights, driver }) = &self.device else { return Ok(None) };
+        let upload = || {
+            let files: Vec<&[u8]> = self.weights.iter().map(|bytes| &**bytes).collect();
+            Weights::upload(driver, &self.ready.program, &files)
+        };
+        let weights = weights.get_or_init(upload).as_ref().map_err(Clone::clone)?;
+        Ok(Some((driver, weights)))
+    }
+
+    /// A context for one run at a time.
+    fn context(&self, device: Option<(&Arc<dyn Driver>, &Weights)>) -> Result<Context> {
+        Context::new(&self.ready, &self.weights, self.pool.workers(), device)
+    }
+
+    /// Bytes of the weights on the device.
+    pub fn device_weight_bytes(&self) -> u64 {
+        let weights = self.device.as_ref().and_then(|device| device.weights.get());
+        weights.and_then(|weights| weights.as_ref().ok()).map_or(0, Weights::bytes)
     }
 
     /// The host program: names, types and dims of inputs and outputs.
@@ -149,72 +203,6 @@ impl Model {
     /// Bytes of all weight files.
     pub fn weight_bytes(&self) -> u64 {
         self.weights.iter().map(|bytes| bytes.len() as u64).sum()
-    }
-}
-
-/// The bytes of a file, of the size that the manifest says.
-fn sized(manifest: &Manifest, files: &mut Files, path: &str) -> Result<Bytes> {
-    let bytes = files.get(path)?;
-    match manifest.files[path].size == bytes.len() as u64 {
-        true => Ok(bytes),
-        false => fail!(Tampered, "{path}: has {} bytes instead of {}", bytes.len(), manifest.files[path].size),
-    }
-}
-
-/// The bytes of a file, verified.
-fn verified(manifest: &Manifest, files: &mut Files, path: &str, pool: &Pool) -> Result<Bytes> {
-    let bytes = sized(manifest, files, path)?;
-    verify(path, &bytes, &manifest.files[path].leaves, pool)?;
-    Ok(bytes)
-}
-
-/// The first variant that this machine runs, its program, its level, and why.
-fn choose<'a>(
-    manifest: &'a Manifest,
-    files: &mut Files,
-    options: &Options,
-    pool: &Pool,
-) -> Result<(&'a Variant, Program, usize, String)> {
-    let mut reasons = Vec::new();
-    for variant in &manifest.variants {
-        if options.variant.as_ref().is_some_and(|wanted| *wanted != variant.id) {
-            continue;
-        }
-        if let Some(device) = &variant.device {
-            reasons.push(format!("{} needs a device of kind {device}, which this runtime does not drive", variant.id));
-            continue;
-        }
-        let host = cpu::architecture();
-        if !variant.arch.is_empty() && !variant.arch.iter().any(|arch| arch == host) {
-            reasons.push(format!("{} is for {}, this machine is {host}", variant.id, variant.arch.join(", ")));
-            continue;
-        }
-        if !files.has(&variant.program) {
-            reasons.push(format!("the files of {} are not in this image", variant.id));
-            continue;
-        }
-        let program = Program::parse(&verified(manifest, files, &variant.program, pool)?)?;
-        if program.objects.len() != variant.objects.len() {
-            fail!(
-                InvalidModel,
-                "variant {} lists {} objects, its program {}",
-                variant.id,
-                variant.objects.len(),
-                program.objects.len()
-            );
-        }
-        if program.kernels.is_empty() {
-            return Ok((variant, program, 0, "the program has no kernels".to_owned()));
-        }
-        let levels: Vec<&str> = program.levels.iter().map(|level| program.text(level.name)).collect();
-        match cpu::choose(&levels, options.cpu_level.as_deref()) {
-            (Some(level), why) => return Ok((variant, program, level, why)),
-            (None, why) => reasons.push(format!("{}: {why}", variant.id)),
-        }
-    }
-    match reasons.is_empty() {
-        true => fail!(Unsupported, "the artefact has no variant {}", options.variant.as_deref().unwrap_or("at all")),
-        false => fail!(Unsupported, "no variant runs here: {}", reasons.join("; ")),
     }
 }
 
@@ -254,9 +242,12 @@ impl Session {
     /// outputs hold nothing of use.
     pub fn run(&self, inputs: &[Value<'_>], outputs: &mut [Output]) -> Result<()> {
         let model = &*self.model;
-        model.verify_weights()?;
+        let device = model.prepare_weights()?;
         let kept = self.contexts.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut context = kept.unwrap_or_else(|| Context::new(&model.ready, &model.weights, model.pool.workers()));
+        let mut context = match kept {
+            Some(context) => context,
+            None => model.context(device)?,
+        };
         let result = run::run(&model.ready, &mut context, &model.pool, inputs, outputs);
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push(context);
         result
@@ -265,8 +256,7 @@ impl Session {
     /// As `run`, launch by launch: what each took. Launches that may share a region run one after the other.
     pub fn profile(&self, inputs: &[Value<'_>], outputs: &mut [Output]) -> Result<Vec<Sample>> {
         let model = &*self.model;
-        model.verify_weights()?;
-        let mut context = Context::new(&model.ready, &model.weights, model.pool.workers());
+        let mut context = model.context(model.prepare_weights()?)?;
         context.samples = Some(Vec::new());
         run::run(&model.ready, &mut context, &model.pool, inputs, outputs)?;
         Ok(context.samples.take().unwrap_or_default())

@@ -2,17 +2,17 @@
 
 use crate::{
     bind::{allocate_output, bind_inputs, finish_outputs},
-    buffer::Buffer,
-    code::{Op, Ready},
-    context::{Context, Sample},
+    code::{Function, Op, Ready, Val},
+    context::{Context, Sample, on_device},
+    device::Lane,
     element,
     error::{Result, fail},
     launch,
     pool::Pool,
-    value::{Item, Output, Value},
+    value::{Output, Value},
 };
-use oaax_abi::{ExprId, Instruction, Program, Shape, SlotId, SlotKind};
-use std::{sync::Arc, time::Instant};
+use oaax_abi::{DeviceFault, ExprId, Instruction, Program, Shape, SlotId, SlotKind, Space};
+use std::time::Instant;
 
 /// One run.
 pub fn run(ready: &Ready, context: &mut Context, pool: &Pool, inputs: &[Value<'_>], outputs: &mut [Output]) -> Result<()> {
@@ -20,6 +20,19 @@ pub fn run(ready: &Ready, context: &mut Context, pool: &Pool, inputs: &[Value<'_
         fail!(InvalidArgument, "the model gives {} outputs, {} are asked for", ready.program.outputs.len(), outputs.len());
     }
     context.reset(ready);
+    let entered = context.lane.as_mut().map(Lane::begin).transpose();
+    let done = entered.and_then(|entered| execute(ready, context, pool, inputs, outputs).map(|()| drop(entered)));
+    if let Some(lane) = &mut context.lane {
+        match done {
+            Ok(()) => lane.trim(),
+            Err(_) => lane.recover(),
+        }
+    }
+    done
+}
+
+/// The run itself; where there is a device, it is current, and its queue is empty after a success.
+fn execute(ready: &Ready, context: &mut Context, pool: &Pool, inputs: &[Value<'_>], outputs: &mut [Output]) -> Result<()> {
     bind_inputs(ready, context, inputs)?;
     if !ready.places {
         context.place(ready)?;
@@ -36,13 +49,28 @@ pub fn run(ready: &Ready, context: &mut Context, pool: &Pool, inputs: &[Value<'_
             }
         }
     }
+    wait(ready, context)?;
     finish_outputs(ready, context, outputs)
 }
 
-struct Run<'a> {
-    ready: &'a Ready,
-    program: &'a Program,
-    context: &'a mut Context,
+/// Waits for the device, if there is one.
+pub fn wait(ready: &Ready, context: &mut Context) -> Result<()> {
+    match &mut context.lane {
+        Some(lane) => check(ready, lane.wait()?),
+        None => Ok(()),
+    }
+}
+
+/// Turns a fault that the device recorded into the run's error.
+fn check(ready: &Ready, fault: Option<DeviceFault>) -> Result<()> {
+    fault.map_or(Ok(()), |fault| Err(launch::device_fault(ready, fault)))
+}
+
+/// A run in progress.
+pub struct Run<'a> {
+    pub ready: &'a Ready,
+    pub program: &'a Program,
+    pub context: &'a mut Context,
     pool: &'a Pool,
     outputs: &'a mut [Output],
 }
@@ -59,13 +87,14 @@ impl Run<'_> {
                 }
             }
             Op::Jump(target) => return Ok(target as usize),
-            Op::Launch { first, count, length } if self.context.samples.is_some() => {
+            Op::Launch { first, count, length } | Op::Mixed { first, count, length } if self.context.samples.is_some() => {
                 for index in first..first + count {
                     self.timed_launch(index)?;
                 }
                 return Ok(at + length as usize);
             }
             Op::Launch { first, count, length } => {
+                self.settle()?;
                 for index in first..first + count {
                     while let Err(slot) = launch::prepare(self.ready, self.context, index)? {
                         self.bind_late(slot)?;
@@ -75,32 +104,60 @@ impl Run<'_> {
                 launch::clear(self.context);
                 return Ok(at + length as usize);
             }
+            Op::Mixed { first, count, length } => {
+                (first..first + count).try_for_each(|index| self.launch_alone(index))?;
+                return Ok(at + length as usize);
+            }
             Op::Slow => self.slow(&self.program.steps[at].instruction)?,
         }
         Ok(at + 1)
     }
 
-    /// A launch by itself, with its time.
-    fn timed_launch(&mut self, index: u32) -> Result<()> {
+    /// A launch by itself, on its own side.
+    fn launch_alone(&mut self, index: u32) -> Result<()> {
+        if let Function::Device { .. } = self.ready.launches[index as usize].function {
+            while let Err(slot) = launch::enqueue(self.ready, self.context, index)? {
+                self.bind_late(slot)?;
+            }
+            return Ok(());
+        }
+        self.settle()?;
         while let Err(slot) = launch::prepare(self.ready, self.context, index)? {
             self.bind_late(slot)?;
         }
-        let dims = self.context.dims.clone();
-        let start = Instant::now();
         launch::run(self.ready, self.context, self.pool)?;
-        let nanoseconds = start.elapsed().as_nanos() as u64;
         launch::clear(self.context);
+        Ok(())
+    }
+
+    /// A launch by itself, with its time.
+    fn timed_launch(&mut self, index: u32) -> Result<()> {
         let launch = &self.ready.launches[index as usize];
+        let dim = |dim: &Val| dim.get(self.program, &self.context.registers);
+        let dims = launch.dims.iter().map(dim).collect::<std::result::Result<Vec<_>, _>>()?;
+        wait(self.ready, self.context)?;
+        let start = Instant::now();
+        self.launch_alone(index)?;
+        wait(self.ready, self.context)?;
+        let nanoseconds = start.elapsed().as_nanos() as u64;
         let sample = Sample { kernel: launch.kernel, step: launch.step, dims, nanoseconds };
         self.context.samples.get_or_insert_default().push(sample);
         Ok(())
     }
 
-    fn eval(&self, id: ExprId) -> Result<i64> {
+    /// Waits for what the device may still do to host memory.
+    pub fn settle(&mut self) -> Result<()> {
+        match &mut self.context.lane {
+            Some(lane) => check(self.ready, lane.settle()?),
+            None => Ok(()),
+        }
+    }
+
+    pub fn eval(&self, id: ExprId) -> Result<i64> {
         Ok(self.program.eval(id, &self.context.registers)?)
     }
 
-    fn kind(&self, slot: SlotId) -> SlotKind {
+    pub fn kind(&self, slot: SlotId) -> SlotKind {
         self.program.slots[slot.index()].kind
     }
 
@@ -117,7 +174,7 @@ impl Run<'_> {
     }
 
     /// Address and size of a slot's value.
-    fn value(&mut self, slot: SlotId) -> Result<(*mut u8, u64)> {
+    pub fn value(&mut self, slot: SlotId) -> Result<(*mut u8, u64)> {
         if self.context.bindings[slot.index()].address.is_null() {
             self.bind_late(slot)?;
         }
@@ -127,6 +184,9 @@ impl Run<'_> {
 
     fn slow(&mut self, instruction: &Instruction) -> Result<()> {
         use Instruction::*;
+        if !matches!(instruction, Copy { .. } | Check { .. } | ReadDim { .. } | ReadRank { .. }) {
+            self.settle()?;
+        }
         match instruction {
             Check { condition, message } if self.eval(*condition)? == 0 => {
                 fail!(RunFailed, "{}", self.program.text(*message))
@@ -140,23 +200,26 @@ impl Run<'_> {
                 if self.kind(*slot) == SlotKind::Alias {
                     let old = self.context.bindings[slot.index()].owner.take();
                     self.context.recycle(old);
+                    let old = self.context.bindings[slot.index()].block.take();
+                    self.context.recycle_block(old);
                 }
                 self.context.cells[slot.index()].items.clear();
             }
             Alias { slot, source, offset } => self.alias(*slot, *source, *offset)?,
-            Copy { to, from } => {
-                let ((to, to_bytes), (from, from_bytes)) = (self.value(*to)?, self.value(*from)?);
-                if to_bytes != from_bytes {
-                    fail!(RunFailed, "copies {from_bytes} bytes to {to_bytes}");
-                }
-                // SAFETY: both values have as many bytes; `copy_to` allows overlap.
-                unsafe { from.copy_to(to, to_bytes as usize) };
-            }
+            Copy { to, from } => self.copy(*to, *from)?,
             ReadCell { to, slot, index } => {
                 let (address, dtype) = self.element(*slot, *index)?;
-                let mut bytes = [0; 8];
-                // SAFETY: `element` proved that the element lies inside the slot's value.
-                unsafe { address.copy_to_nonoverlapping(bytes.as_mut_ptr(), element::size(dtype).unwrap_or(0)) };
+                let (mut bytes, size) = ([0; 8], element::size(dtype).unwrap_or(0));
+                match self.program.space(*slot) {
+                    // SAFETY: `element` proved that the element lies inside the slot's value.
+                    Space::Host => unsafe { address.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) },
+                    Space::Device => {
+                        // SAFETY: as above.
+                        let (found, fault) = unsafe { self.context.device()?.read_cell(address.addr() as u64, size) }?;
+                        check(self.ready, fault)?;
+                        bytes = found;
+                    }
+                }
                 match element::read(dtype, bytes) {
                     Some(value) => self.context.registers[to.index()] = value,
                     None => fail!(RunFailed, "a value of type {} does not fit 64 signed bits", dtype.name()),
@@ -168,9 +231,17 @@ impl Run<'_> {
                 let Some(bytes) = element::write(dtype, value) else {
                     fail!(RunFailed, "the value {value} does not fit type {}", dtype.name());
                 };
-                // SAFETY: `element` proved that the element lies inside the slot's value; the validator
-                // refuses read-only slots here.
-                unsafe { bytes.as_ptr().copy_to_nonoverlapping(address, element::size(dtype).unwrap_or(0)) };
+                let size = element::size(dtype).unwrap_or(0);
+                match self.program.space(*slot) {
+                    // SAFETY: `element` proved that the element lies inside the slot's value; the validator
+                    // refuses read-only slots here.
+                    Space::Host => unsafe { bytes.as_ptr().copy_to_nonoverlapping(address, size) },
+                    Space::Device => {
+                        // SAFETY: as above.
+                        let fault = unsafe { self.context.device()?.write_cell(address.addr() as u64, bytes, size) }?;
+                        check(self.ready, fault)?;
+                    }
+                }
             }
             ReadDim { to, slot, axis } => {
                 let axis = self.eval(*axis)?;
@@ -187,6 +258,34 @@ impl Run<'_> {
             _ => self.cell(instruction)?,
         }
         Ok(())
+    }
+
+    /// Copies a value to another of the same size, between any spaces.
+    fn copy(&mut self, to: SlotId, from: SlotId) -> Result<()> {
+        let spaces = (self.program.space(to), self.program.space(from));
+        if spaces != (Space::Device, Space::Device) && spaces != (Space::Host, Space::Device) {
+            self.settle()?; // The host's bytes are read here, perhaps by the driver at once.
+        }
+        let constant = matches!(self.kind(from), SlotKind::Input(_) | SlotKind::Weight { .. });
+        let ((to, to_bytes), (from, bytes)) = (self.value(to)?, self.value(from)?);
+        if to_bytes != bytes {
+            fail!(RunFailed, "copies {bytes} bytes to {to_bytes}");
+        }
+        let (to_address, from_address) = (to.addr() as u64, from.addr() as u64);
+        match spaces {
+            _ if bytes == 0 => Ok(()),
+            (Space::Host, Space::Host) => {
+                // SAFETY: both values have as many bytes; `copy_to` allows overlap.
+                unsafe { from.copy_to(to, bytes as usize) };
+                Ok(())
+            }
+            // SAFETY: both values have as many bytes; memory of the host is let go of only after `settle`.
+            (Space::Device, Space::Host) => unsafe { self.context.device()?.upload(to_address, from, bytes, constant) },
+            // SAFETY: as above.
+            (Space::Host, Space::Device) => unsafe { self.context.device()?.download(to, from_address, bytes) },
+            // SAFETY: as above.
+            (Space::Device, Space::Device) => unsafe { self.context.device()?.copy(to_address, from_address, bytes) },
+        }
     }
 
     fn alloc(&mut self, slot: SlotId, like: Option<SlotId>) -> Result<()> {
@@ -221,13 +320,19 @@ impl Run<'_> {
                 }
             }
         }
-        let owner = self.context.bindings[source.index()].owner.clone();
+        let source = &self.context.bindings[source.index()];
+        let (owner, block) = (source.owner.clone(), source.block.clone());
         let binding = &mut self.context.bindings[slot.index()];
-        // SAFETY: the offset was proved to lie inside the source's value.
-        binding.address = unsafe { address.add(offset as usize) };
+        binding.address = match self.program.space(slot) {
+            // SAFETY: the offset was proved to lie inside the source's value.
+            Space::Host => unsafe { address.add(offset as usize) },
+            Space::Device => on_device(address.addr() as u64 + offset as u64),
+        };
         binding.bytes = rest;
         let old = std::mem::replace(&mut binding.owner, owner);
+        let old_block = std::mem::replace(&mut binding.block, block);
         self.context.recycle(old);
+        self.context.recycle_block(old_block);
         Ok(())
     }
 
@@ -241,106 +346,8 @@ impl Run<'_> {
         };
         let offset = usize::try_from(index).ok().and_then(|index| index.checked_mul(size));
         match offset.filter(|offset| (*offset as u64).checked_add(size as u64).is_some_and(|end| end <= bytes)) {
-            // SAFETY: just proved.
-            Some(offset) => Ok((unsafe { address.add(offset) }, dtype)),
+            Some(offset) => Ok((address.wrapping_add(offset), dtype)),
             None => fail!(RunFailed, "element {index} of a tensor of {} elements is asked for", bytes / size as u64),
         }
-    }
-
-    /// A slot's value as an element of a cell: heap memory is shared, other memory copied.
-    fn item(&mut self, slot: SlotId) -> Result<Item> {
-        let dims = self.context.dims_of(self.program, slot)?.to_vec();
-        let (address, bytes) = self.value(slot)?;
-        if let Some(owner) = self.context.bindings[slot.index()].owner.clone() {
-            return Ok(Item { owner, address, bytes, dims });
-        }
-        // SAFETY: the slot's value has `bytes` bytes at `address`.
-        let owner = Arc::new(Buffer::copy_of(unsafe { std::slice::from_raw_parts(address, bytes as usize) })?);
-        Ok(Item { address: owner.as_ptr(), owner, bytes, dims })
-    }
-
-    /// Binds an alias slot to an element of a cell.
-    fn bind_item(&mut self, slot: SlotId, item: Item) {
-        let binding = &mut self.context.bindings[slot.index()];
-        binding.address = item.address.cast_mut();
-        binding.bytes = item.bytes;
-        binding.dims = item.dims;
-        let old = binding.owner.replace(item.owner);
-        self.context.recycle(old);
-    }
-
-    /// An index into a cell, counted from the end if negative, at most `limit`.
-    fn position(&self, cell: SlotId, index: ExprId, limit: usize) -> Result<usize> {
-        let (index, count) = (self.eval(index)?, self.context.cells[cell.index()].items.len());
-        let place = if index < 0 { index.checked_add(count as i64) } else { Some(index) };
-        match place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < limit) {
-            Some(place) => Ok(place),
-            None => fail!(RunFailed, "position {index} of a sequence of {count} is asked for"),
-        }
-    }
-
-    /// Instructions on sequences and optionals.
-    fn cell(&mut self, instruction: &Instruction) -> Result<()> {
-        use Instruction::*;
-        match instruction {
-            SequenceNew { cell } => self.context.cells[cell.index()].items.clear(),
-            SequencePush { cell, item } => {
-                let item = self.item(*item)?;
-                self.context.cells[cell.index()].items.push(item);
-            }
-            SequenceGet { to, cell, index } => {
-                let place = self.position(*cell, *index, self.context.cells[cell.index()].items.len())?;
-                let item = self.context.cells[cell.index()].items[place].clone();
-                self.bind_item(*to, item);
-            }
-            SequenceLength { to, cell } => {
-                self.context.registers[to.index()] = self.context.cells[cell.index()].items.len() as i64;
-            }
-            SequenceInsert { cell, index, item } => {
-                let item = self.item(*item)?;
-                let place = self.position(*cell, *index, self.context.cells[cell.index()].items.len() + 1)?;
-                self.context.cells[cell.index()].items.insert(place, item);
-            }
-            SequenceErase { cell, index } => {
-                let place = self.position(*cell, *index, self.context.cells[cell.index()].items.len())?;
-                self.context.cells[cell.index()].items.remove(place);
-            }
-            CellAssign { to, from } => self.assign(*to, *from),
-            OptionalNone { cell } => {
-                let cell = &mut self.context.cells[cell.index()];
-                cell.present = false;
-                cell.items.clear();
-            }
-            OptionalSet { cell, item } if self.kind(*item).is_cell() => {
-                self.assign(*cell, *item);
-            }
-            OptionalSet { cell, item } => {
-                let item = self.item(*item)?;
-                let cell = &mut self.context.cells[cell.index()];
-                cell.present = true;
-                cell.items.clear();
-                cell.items.push(item);
-            }
-            OptionalGet { cell, .. } if !self.context.cells[cell.index()].present => {
-                fail!(RunFailed, "an optional holds nothing")
-            }
-            OptionalGet { to, cell } if self.kind(*to).is_cell() => self.assign(*to, *cell),
-            OptionalGet { to, cell } => match self.context.cells[cell.index()].items.first().cloned() {
-                Some(item) => self.bind_item(*to, item),
-                None => fail!(RunFailed, "an optional holds no tensor"),
-            },
-            OptionalHas { to, cell } => {
-                self.context.registers[to.index()] = self.context.cells[cell.index()].present as i64;
-            }
-            other => fail!(Internal, "instruction {other:?} is not executed here"),
-        }
-        Ok(())
-    }
-
-    fn assign(&mut self, to: SlotId, from: SlotId) {
-        let source = &self.context.cells[from.index()];
-        let (present, items) = (source.present, source.items.clone());
-        let cell = &mut self.context.cells[to.index()];
-        (cell.present, cell.items) = (present, items);
     }
 }

@@ -55,7 +55,7 @@ fn levels_are_chosen_from_the_top_with_a_reason() {
     }
     let other = Options { variant: Some("rocm".to_owned()), ..options() };
     let error = Model::open(folder.join("m.oaax"), &other).err().expect("no such variant");
-    assert_eq!((error.status, error.message.as_str()), (Status::Unsupported, "the artefact has no variant rocm"));
+    assert_eq!((error.status, error.message.as_str()), (Status::Unsupported, "the artefact has no variant rocm; it has cpu"));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_variant_whose_files_are_not_in_the_image_is_passed_over() {
     write_folder(&programs::scaled_sum(), &plain);
     fs::remove_dir_all(plain.join("targets")).expect("written above");
     let error = Model::open(&plain, &options()).err().expect("nothing left");
-    assert_eq!(error.message, "no variant runs here: the files of cpu are not in this image");
+    assert_eq!(error.message, "no variant runs here: cpu: its files are not in this image");
 }
 
 #[test]

@@ -32,6 +32,7 @@ typedef int32_t oaaxc_status;
 #define OAAXC_OUTPUT_TOO_SMALL 10
 #define OAAXC_INTERNAL 11        /* a bug of the runtime */
 #define OAAXC_NOT_IMPLEMENTED 12
+#define OAAXC_DEVICE_ERROR 13    /* no device that the artefact needs, or a device's driver failed */
 
 typedef struct oaaxc_error oaaxc_error;
 typedef struct oaaxc_model oaaxc_model;
@@ -48,10 +49,12 @@ typedef struct oaaxc_open_options {
   uint32_t struct_size;
   uint32_t threads;            /* workers, the calling thread included; 0: one for each CPU */
   const char *cpu_level;       /* this level or a lower one, for example "x86-64-v3"; NULL: the best */
-  const char *variant;         /* id of a variant; NULL: the best */
+  const char *variant;         /* id, target or target family ("rocm") of a variant; NULL: what OAAX_TARGET in the
+                                * environment names, else the first that runs here */
   const char *manifest_sha256; /* 64 hexadecimal digits: binds an unpacked folder; NULL: unbound */
   uint32_t verify_late;        /* 1: weights are verified before the first run, not at open */
   uint32_t reserved;
+  const char *device;          /* "cpu", "gpu", "hip", "cuda", "opencl", with a number "hip:0"; NULL, "auto": any */
 } oaaxc_open_options;
 
 /* One dim of an input or output. */
@@ -152,7 +155,7 @@ const oaaxc_rt_api *oaaxc_rt_get_api(uint32_t min_version, uint32_t max_version)
 typedef const oaaxc_rt_api *(*oaaxc_rt_get_api_fn)(uint32_t min_version, uint32_t max_version);
 
 #define OAAXC_RT_ASSERT(name, condition) typedef char oaaxc_rt_assert_##name[(condition) ? 1 : -1]
-OAAXC_RT_ASSERT(options_are_40_bytes, sizeof(oaaxc_open_options) == 40);
+OAAXC_RT_ASSERT(options_are_48_bytes, sizeof(oaaxc_open_options) == 48);
 OAAXC_RT_ASSERT(dim_is_40_bytes, sizeof(oaaxc_dim) == 40);
 OAAXC_RT_ASSERT(port_is_32_bytes, sizeof(oaaxc_port) == 32);
 OAAXC_RT_ASSERT(tensor_is_40_bytes, sizeof(oaaxc_tensor) == 40);

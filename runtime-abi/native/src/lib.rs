@@ -44,6 +44,8 @@ pub struct Api {
 }
 
 const VERSION: u32 = 1;
+/// Bytes of the options of the first release.
+const FIRST_OPTIONS: usize = 40;
 const _: () = assert!(size_of::<Api>() == 144);
 
 static API: Api = Api {
@@ -119,13 +121,22 @@ fn invalid(message: &str) -> oaax_core::Error {
 /// # Safety
 /// `options` is null or options with strings as the header says.
 unsafe fn options(options: *const OpenOptions) -> Outcome<Options> {
-    // SAFETY: by this function's contract.
-    let Some(given) = (unsafe { options.as_ref() }) else { return Ok(Options::default()) };
-    if (given.struct_size as usize) < size_of::<OpenOptions>() {
+    if options.is_null() {
+        return Ok(Options::default());
+    }
+    // SAFETY: by this function's contract the size stands first, and as many bytes are there.
+    let size = unsafe { (*options).struct_size } as usize;
+    let mut copy: OpenOptions = OpenOptions::NONE;
+    if size < FIRST_OPTIONS {
         return Err(invalid("the options' struct_size is too small"));
     }
+    // SAFETY: no more than the caller has, no more than the copy takes.
+    unsafe { options.cast::<u8>().copy_to((&raw mut copy).cast(), size.min(size_of::<OpenOptions>())) };
+    let given = &copy;
     // SAFETY: by this function's contract.
     let (level, variant, digest) = unsafe { (text(given.cpu_level)?, text(given.variant)?, text(given.manifest_sha256)?) };
+    // SAFETY: by this function's contract.
+    let device = unsafe { text(given.device) }?;
     let manifest_digest = match digest {
         Some(digits) => Some(digest_from_hex(digits).ok_or_else(|| invalid("manifest_sha256 is not 64 lower-case digits"))?),
         None => None,
@@ -134,6 +145,7 @@ unsafe fn options(options: *const OpenOptions) -> Outcome<Options> {
         threads: given.threads as usize,
         cpu_level: level.map(str::to_owned),
         variant: variant.map(str::to_owned),
+        device: device.map(str::to_owned),
         verify: if given.verify_late != 0 { Verify::AtFirstRun } else { Verify::AtOpen },
         manifest_digest,
     })

@@ -11,6 +11,22 @@ pub struct OpenOptions {
     pub manifest_sha256: *const c_char,
     pub verify_late: u32,
     pub reserved: u32,
+    /// There if `struct_size` says so.
+    pub device: *const c_char,
+}
+
+impl OpenOptions {
+    /// The defaults.
+    pub const NONE: OpenOptions = OpenOptions {
+        struct_size: 0,
+        threads: 0,
+        cpu_level: std::ptr::null(),
+        variant: std::ptr::null(),
+        manifest_sha256: std::ptr::null(),
+        verify_late: 0,
+        reserved: 0,
+        device: std::ptr::null(),
+    };
 }
 
 #[repr(C)]
@@ -72,7 +88,7 @@ pub const SEQUENCE: u32 = 1;
 pub const ABSENT: u32 = 3;
 
 const _: () = {
-    assert!(size_of::<OpenOptions>() == 40);
+    assert!(size_of::<OpenOptions>() == 48 && std::mem::offset_of!(OpenOptions, device) == 40);
     assert!(size_of::<Dim>() == 40);
     assert!(size_of::<Port>() == 32);
     assert!(size_of::<Tensor>() == 40);

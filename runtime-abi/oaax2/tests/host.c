@@ -212,7 +212,7 @@ static void init(void) {
   CHECK(oaax.cleanup() == RUNTIME_STATUS_SUCCESS);
   CHECK(init_with("log_level", "debug") != RUNTIME_STATUS_SUCCESS && strstr(oaax.get_error(), "log_level") != NULL);
   CHECK(init_with("num_threads", "-3") != RUNTIME_STATUS_SUCCESS);
-  CHECK(init_with("device_type", "GPU") == RUNTIME_STATUS_DEVICE_ERROR);
+  CHECK(init_with("device_type", "TPU") == RUNTIME_STATUS_DEVICE_ERROR);
   CHECK(init_with("unknown", (const char *)-1) == RUNTIME_STATUS_SUCCESS); /* its value is not looked at */
   CHECK(oaax.get_error() == NULL && oaax.cleanup() == RUNTIME_STATUS_SUCCESS);
   CHECK(init_with("log_file", "/no/such/folder/runtime.log") == RUNTIME_STATUS_SUCCESS);

@@ -1,10 +1,11 @@
 //! oaax-run: the program in the image. Shows what a model takes and gives, or runs it on `.npy` files.
 //!
-//! Exit codes: 0 done, 1 the model or the run failed, 2 the command line is wrong.
+//! Exit codes: 0 done, 1 the model or the run failed, 2 the command line is wrong, 6 nothing in the artefact runs
+//! here, or a device failed.
 
 mod npy;
 
-use oaax_core::{Model, Options, Output, PortInfo, Session, Tensor, Value, abi::DType, info_json, ports};
+use oaax_core::{Model, Options, Output, PortInfo, Session, Status, Tensor, Value, abi::DType, info_json, ports};
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Instant};
 
 const USAGE: &str = "\
@@ -12,6 +13,8 @@ usage: oaax-run info MODEL [--json]
        oaax-run run MODEL --input NAME=FILE.npy ... [--output FOLDER] [--repeat N]
 options: --threads N   workers (default: one for each CPU)
          --level NAME  this CPU level or a lower one, for example x86-64-v3
+         --target NAME this variant: its id or target (default: OAAX_TARGET, else the first that runs here)
+         --device NAME cpu, gpu, hip, cuda, opencl, or one by number: hip:0
 MODEL is a model.oaax file, an unpacked /models folder, or an OCI layout folder.";
 
 /// The command line.
@@ -36,10 +39,26 @@ fn main() -> ExitCode {
     };
     match execute(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            eprintln!("oaax-run: {reason}");
-            ExitCode::from(1)
+        Err(error) => {
+            eprintln!("oaax-run: {}", error.0);
+            ExitCode::from(error.1)
         }
+    }
+}
+
+/// A sentence and an exit code.
+struct Failure(String, u8);
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Failure {
+        Failure(reason, 1)
+    }
+}
+
+impl From<oaax_core::Error> for Failure {
+    fn from(error: oaax_core::Error) -> Failure {
+        let device = matches!(error.status, Status::Unsupported | Status::DeviceError);
+        Failure(error.to_string(), if device { 6 } else { 1 })
     }
 }
 
@@ -58,6 +77,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--output" => arguments.output = Some(PathBuf::from(value()?)),
             "--threads" => arguments.options.threads = number(&value()?)? as usize,
             "--repeat" => arguments.repeat = number(&value()?)?.max(1),
+            "--target" => arguments.options.variant = Some(value()?),
+            "--device" => arguments.options.device = Some(value()?),
             "--level" => arguments.options.cpu_level = Some(value()?),
             _ if word.starts_with("--") => return Err(format!("{word} is no option")),
             _ => plain.push(word),
@@ -77,9 +98,12 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{text:?} is no number"))
 }
 
-fn execute(arguments: &Arguments) -> Result<(), String> {
+fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let start = Instant::now();
-    let model = Model::open(&arguments.model, &arguments.options).map_err(|error| error.to_string())?;
+    let model = Model::open(&arguments.model, &arguments.options)?;
+    for message in &model.messages {
+        eprintln!("oaax-run: note: {message}");
+    }
     let opened = start.elapsed();
     match (arguments.command.as_str(), arguments.json) {
         ("info", true) => println!("{}", info_json(&model)),
@@ -98,7 +122,7 @@ fn execute(arguments: &Arguments) -> Result<(), String> {
 fn card(model: &Arc<Model>) -> String {
     let (inputs, outputs) = ports(model.program());
     let mut text = format!("{} ({})\n", model.program().name, model.program().producer);
-    text += &format!("  variant {}, level {}, {} threads\n", model.variant, model.choice, model.workers());
+    text += &format!("  variant {}, {}, {} threads\n", model.variant, model.choice, model.workers());
     text += &format!("  digest sha256:{}{}\n", oaax_core::hex(&model.digest), if model.bound { "" } else { " (not bound)" });
     for what in &model.copied {
         text += &format!("  copied: {what}\n");
@@ -134,20 +158,20 @@ fn type_text(port: &PortInfo) -> String {
 }
 
 /// Reads the inputs and runs as often as asked; prints the times.
-fn run(arguments: &Arguments, session: &Session) -> Result<Vec<Output>, String> {
+fn run(arguments: &Arguments, session: &Session) -> Result<Vec<Output>, Failure> {
     let (ports, _) = ports(session.model().program());
     let mut arrays = Vec::new();
     for port in &ports {
         let given = arguments.inputs.iter().find(|input| input.0 == port.name);
         let Some((_, file)) = given else {
-            return Err(format!("input {:?} is not given; it is {}", port.name, type_text(port)));
+            return Err(format!("input {:?} is not given; it is {}", port.name, type_text(port)).into());
         };
         let bytes = fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
         arrays.push(npy::read(&bytes).map_err(|reason| format!("{} {reason}", file.display()))?);
     }
     if let Some((name, _)) = arguments.inputs.iter().find(|input| ports.iter().all(|port| port.name != input.0)) {
         let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-        return Err(format!("the model has no input {name:?}; it has {}", names.join(", ")));
+        return Err(format!("the model has no input {name:?}; it has {}", names.join(", ")).into());
     }
     let value = |(array, port): (&'_ npy::Array, &PortInfo)| array.dtype.unwrap_or(port.dtype);
     let dtypes: Vec<DType> = arrays.iter().zip(&ports).map(value).collect();
@@ -160,7 +184,7 @@ fn run(arguments: &Arguments, session: &Session) -> Result<Vec<Output>, String> 
     let mut times = Vec::new();
     for _ in 0..arguments.repeat {
         let start = Instant::now();
-        session.run(&values, &mut outputs).map_err(|error| error.to_string())?;
+        session.run(&values, &mut outputs)?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
     println!("first run {:.3} ms", times[0]);

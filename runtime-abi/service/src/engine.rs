@@ -7,7 +7,7 @@ use crate::{
 };
 use oaax_core::{Model, Output, PortInfo, Session, Thread, Value, ports, quote};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -288,15 +288,20 @@ impl<R: Request> Engine<R> {
             format!("{{\"id\":{id},\"input_queue_depth\":{depth},{}", &info[1..])
         };
         let list: Vec<String> = list.map(entry).collect();
+        let names =
+            models.iter().flat_map(|models| models.iter()).filter_map(|model| model.session.model().device_name.as_deref());
+        let devices: BTreeSet<&str> = names.collect();
+        let devices: Vec<String> = ["CPU"].into_iter().chain(devices).map(quote).collect();
         let outputs = lock(&self.outputs);
         let failures: Vec<&str> = outputs.failures.iter().map(String::as_str).collect();
         format!(
             "{{\"loaded_models\":{},\"requests_in_flight\":{},\"backend_version\":\"{}\",\"output_queue_depth\":{},\
-             \"available_devices\":[\"CPU\"],\"failures\":[{}],\"models\":[{}]}}",
+             \"available_devices\":[{}],\"failures\":[{}],\"models\":[{}]}}",
             list.len(),
             outputs.in_flight,
             env!("CARGO_PKG_VERSION"),
             outputs.done.len(),
+            devices.join(","),
             failures.join(","),
             list.join(",")
         )

@@ -1,9 +1,9 @@
 //! Keys of a configuration. Unknown keys are ignored without looking at their values, as OAAX demands; a bad
 //! value of a known key is an error.
 //!
-//! Known: `num_threads`, `log_level` (0 to 6), `log_file`, `device_type` (CPU or AUTO), and our own
+//! Known: `num_threads`, `log_level` (0 to 6), `log_file`, `device_type` (CPU, GPU or AUTO), and our own
 //! `oaaxc.queue_depth` (requests a model, default 1024), `oaaxc.queue_full` (`error`, `timeout`),
-//! `oaaxc.cpu_level`, `oaaxc.variant`, `oaaxc.manifest_sha256`, `oaaxc.verify` (`open`, `run`).
+//! `oaaxc.cpu_level`, `oaaxc.variant`, `oaaxc.device`, `oaaxc.manifest_sha256`, `oaaxc.verify` (`open`, `run`).
 
 use crate::status::{Failure, Outcome, Status};
 use oaax_core::{Options, Verify, digest_from_hex};
@@ -48,8 +48,13 @@ impl Settings {
             "log_level" => self.log_level = number(0, 6)?,
             "log_file" => self.log_file = Some(value.to_owned()).filter(|path| !path.is_empty()),
             "device_type" => match value.to_ascii_uppercase().as_str() {
-                "CPU" | "AUTO" => {}
-                _ => return Err(Failure::new(Status::DeviceError, format!("device_type {value:?} is not driven here, CPU is"))),
+                "AUTO" => {}
+                "CPU" => self.options.device = Some("cpu".to_owned()),
+                "GPU" => self.options.device = Some("gpu".to_owned()),
+                _ => {
+                    let message = format!("device_type {value:?} is not driven here, CPU and GPU are");
+                    return Err(Failure::new(Status::DeviceError, message));
+                }
             },
             "oaaxc.queue_depth" => self.queue_depth = number(1, 1 << 20)? as usize,
             "oaaxc.queue_full" => {
@@ -60,6 +65,7 @@ impl Settings {
                 }
             }
             "oaaxc.cpu_level" => self.options.cpu_level = Some(value.to_owned()),
+            "oaaxc.device" => self.options.device = Some(value.to_owned()).filter(|device| !device.is_empty()),
             "oaaxc.variant" => self.options.variant = Some(value.to_owned()),
             "oaaxc.manifest_sha256" => match digest_from_hex(value) {
                 Some(digest) => self.options.manifest_digest = Some(digest),
@@ -86,6 +92,7 @@ const KNOWN: &[&str] = &[
     "oaaxc.queue_depth",
     "oaaxc.queue_full",
     "oaaxc.cpu_level",
+    "oaaxc.device",
     "oaaxc.variant",
     "oaaxc.manifest_sha256",
     "oaaxc.verify",

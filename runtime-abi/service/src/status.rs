@@ -49,7 +49,7 @@ impl From<oaax_core::Error> for Failure {
             Core::InvalidArgument | Core::OutputTooSmall => Status::InvalidArgument,
             Core::NotFound => Status::FileNotFound,
             Core::InvalidModel | Core::Tampered => Status::InvalidModel,
-            Core::Unsupported => Status::DeviceError,
+            Core::Unsupported | Core::DeviceError => Status::DeviceError,
             Core::ShapeMismatch => Status::ShapeMismatch,
             Core::TypeMismatch => Status::TypeMismatch,
             Core::OutOfMemory => Status::OutOfMemory,
