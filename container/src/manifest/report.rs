@@ -40,6 +40,9 @@ pub struct Tolerance {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fallback {
+    /// What a reader does with a variant that has such nodes: `error` refuses it, `warn` says so, `allow` runs it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub policy: String,
     /// Nodes that run on the host.
     pub host: Vec<HostNode>,
 }

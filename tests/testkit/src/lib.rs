@@ -3,12 +3,12 @@
 //!
 //! Promises: an artefact has the very form that the compiler's have, as `oaaxc-container` writes it.
 
+pub mod gpu;
 pub mod programs;
 
 use oaax_abi::Program;
-use oaaxc_container::{
-    Data, Manifest, Needs, Options, Package, PackageFile, Platform, Role, Variant, write_archive, write_layout,
-};
+pub use oaaxc_container::Data;
+use oaaxc_container::{Manifest, Needs, Options, Package, PackageFile, Platform, Role, Variant, write_archive, write_layout};
 use std::{
     fs,
     ops::Deref,
@@ -155,4 +155,20 @@ pub fn valgrind(program: &Path, arguments: &[&str]) {
     let program = program.to_str().expect("UTF-8");
     let flags = ["--quiet", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,possible", program];
     run("valgrind", &[&flags[..], arguments].concat());
+}
+
+/// Makes this process see Intel's OpenCL runtime for CPUs. Call it before anything that may open OpenCL.
+pub fn opencl() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    DONE.get_or_init(|| {
+        let line = run(root().join("scripts/opencl-env").to_str().expect("UTF-8"), &[]);
+        let folder = line.trim().strip_prefix("export OCL_ICD_VENDORS=").expect("what the script prints");
+        // SAFETY: behind a lock that every caller waits for; what reads the environment comes after it.
+        unsafe { std::env::set_var("OCL_ICD_VENDORS", folder) };
+    });
+}
+
+/// Writes a package as `model.oaax`.
+pub fn write_package(package: &Package, path: &Path) {
+    write_archive(package, path).expect("the archive is written");
 }

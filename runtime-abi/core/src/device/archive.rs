@@ -1,7 +1,8 @@
 //! A strict reader of `ar` archives in GNU's form: one SPIR-V module for each kernel, member `SYMBOL.spv`.
 //!
 //! Promises: no bytes make it panic; members lie inside the archive, apart from one another, each name
-//! once; every member is a SPIR-V module by its first word. Symbol tables and thin archives are refused.
+//! once; every member is a SPIR-V module by its first word and the lengths of its instructions (drivers have
+//! been seen to hang over a length of 0). Symbol tables and thin archives are refused.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ pub fn read(archive: &[u8]) -> Result<BTreeMap<&str, &[u8]>, String> {
             _ => {
                 let name = name(field, names).ok_or_else(|| wrong("a name is malformed"))?;
                 let symbol = name.strip_suffix(".spv").ok_or_else(|| wrong("a member is no .spv file"))?;
-                if !data.starts_with(&SPIRV) || data.len() < SPIRV_HEADER || data.len() % 4 != 0 {
+                if !is_module(data) {
                     return Err(format!("member {name} is no SPIR-V module"));
                 }
                 if modules.insert(symbol, data).is_some() {
@@ -49,6 +50,22 @@ pub fn read(archive: &[u8]) -> Result<BTreeMap<&str, &[u8]>, String> {
         at = end + size % 2;
     }
     Ok(modules)
+}
+
+/// Whether instructions follow a header one after the other up to the end.
+fn is_module(data: &[u8]) -> bool {
+    if !data.starts_with(&SPIRV) || data.len() < SPIRV_HEADER || data.len() % 4 != 0 {
+        return false;
+    }
+    let mut at = SPIRV_HEADER;
+    while let Some(&[_, _, low, high, ..]) = data.get(at..) {
+        let words = u16::from_le_bytes([low, high]) as usize;
+        if words == 0 {
+            return false;
+        }
+        at += 4 * words;
+    }
+    at == data.len()
 }
 
 fn trimmed(field: &[u8]) -> &[u8] {
@@ -90,7 +107,8 @@ mod tests {
 
     fn module(words: usize) -> Vec<u8> {
         let mut data = super::SPIRV.to_vec();
-        data.resize(20 + 4 * words, 7);
+        data.resize(20, 7);
+        (0..words).for_each(|_| data.extend_from_slice(&[0, 0, 1, 0]));
         data
     }
 
@@ -128,6 +146,8 @@ mod tests {
         };
         refuse(&[member("k.spv/", &module(0)), member("k.spv/", &module(0))], "twice");
         refuse(&[member("k.spv/", b"not spir-v, but long enough")], "no SPIR-V");
+        refuse(&[member("k.spv/", &[&module(0)[..], &[0; 4]].concat())], "no SPIR-V");
+        refuse(&[member("k.spv/", &[&module(0)[..], &[0, 0, 2, 0]].concat())], "no SPIR-V");
         refuse(&[member("k.so/", &module(0))], "no .spv");
         refuse(&[member("/", b"\0\0\0\0")], "symbol table");
         refuse(&[member("/7", &module(0))], "name is malformed");

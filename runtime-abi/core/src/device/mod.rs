@@ -14,6 +14,8 @@ mod memory;
 mod opencl;
 mod opencl_calls;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 pub use lane::{Lane, Work};
 pub use memory::{Block, Weights};
