@@ -58,6 +58,10 @@ codes! {
     STRUCTURE = 105, exit 1, "the graph's structure is wrong";
     /// A tensor in the file disagrees with itself: its data is shorter or longer than its shape and type say.
     TENSOR = 106, exit 1, "a tensor is malformed";
+    /// The archive given to the OAAX entry point is refused: it is damaged, holds no model or several, or a member that would lie outside it, a link, or far more bytes than it has itself.
+    ARCHIVE = 107, exit 1, "an input archive is refused";
+    /// config.json in the archive given to the OAAX entry point is no JSON object, or a key has a value that it cannot have. docs/oaax.md lists the keys.
+    CONFIG = 108, exit 1, "config.json is wrong";
     /// No operator with this name exists in this domain at this opset version.
     UNKNOWN_OPERATOR = 201, exit 3, "the operator is not known";
     /// The operator is known, but not in this form (version, attribute, type or rank). The message names what is supported.

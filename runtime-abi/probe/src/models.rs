@@ -17,6 +17,12 @@ pub fn pick() -> Vec<u8> {
     model("pick", &node("Gather", &["x", "index"], "z"), &inputs, &[value("z", 1, &[2])])
 }
 
+/// `y = NoSuchOperator(x)`, which no toolchain converts.
+pub fn unknown() -> Vec<u8> {
+    let ports = [value("x", 1, &[1, 4]), value("y", 1, &[1, 4])];
+    model("unknown", &node("NoSuchOperator", &["x"], "y"), &ports[..1], &ports[1..])
+}
+
 /// How [`double`] is used when it, or what came of it, lies at `path`.
 pub fn use_double(path: &Path) -> Use {
     let x = Port { name: "x".to_owned(), dtype: 1, shape: vec![1, 4] };

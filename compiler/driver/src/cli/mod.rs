@@ -28,6 +28,7 @@ mod signals;
 mod table;
 mod targets;
 mod test;
+pub mod toolchain;
 mod verify;
 
 use std::ffi::OsString;
