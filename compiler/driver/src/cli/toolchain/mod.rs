@@ -75,7 +75,7 @@ fn exit_of(code: Code) -> u8 {
         Code::INTERNAL => UNEXPECTED,
         Code::IO => NOT_FOUND,
         Code::USAGE | Code::NOT_ONNX | Code::LIMIT | Code::EXTERNAL_DATA | Code::STRUCTURE | Code::TENSOR => INVALID,
-        Code::ARCHIVE | Code::CONFIG => INVALID,
+        Code::ARCHIVE | Code::CONFIG | Code::UNKNOWN_TARGET => INVALID,
         _ => FAILED,
     }
 }
