@@ -3,11 +3,12 @@
 
 use oaaxc_ir::edit::NewNode;
 use oaaxc_ir::graph::{Attributes, Def, Graph};
-use oaaxc_ir::program::Program;
+use oaaxc_ir::program::{Instr, Program, Space};
 use oaaxc_ir::types::Fact;
 use oaaxc_ir::{Attribute, DType, Datum, Expr, Tensor, Type, ValueId, eval, interpret, lower};
-use oaaxc_passes::kernel::encode::{LevelSpec, Weights, encode};
-use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve};
+use oaaxc_passes::kernel::encode::{LevelEntry, LevelSpec, Weights, encode};
+use oaaxc_passes::kernel::intern::Interned;
+use oaaxc_passes::kernel::{fuse, intern, pack, place, place_check, precompute, resolve};
 
 /// A small generator of its own: the same graphs on every machine.
 struct Random(u64);
@@ -271,6 +272,13 @@ fn every_pass_keeps_the_numbers_of_eval() {
     assert!(runs > 2000, "the graphs run, here only {runs} did");
 }
 
+fn level(name: &'static str, space: Space, interned: &Interned) -> LevelSpec<'static> {
+    let threads = if space == Space::Host { 0 } else { 64 };
+    let entry = |i| LevelEntry { symbol: format!("k{i}"), groups: 1.into(), scratch: 0.into(), threads, generic: true };
+    let count = interned.kernels_in(space).len();
+    LevelSpec { name, object: format!("{name}.so"), space, entries: (0..count).map(entry).collect() }
+}
+
 #[test]
 fn every_plan_is_placed_without_overlap() {
     let mut shared = 0;
@@ -279,8 +287,7 @@ fn every_plan_is_placed_without_overlap() {
         let Ok(mut program) = lower::lower(&graph) else { continue };
         PASSES.iter().for_each(|(_, pass)| pass(&mut program));
         let interned = intern::intern(&program);
-        let entry = (0..interned.kernels.len()).map(|i| (format!("k{i}"), Expr::constant(1), Expr::constant(0))).collect();
-        let levels = [LevelSpec { name: "only", entries: entry, generic: Vec::new() }];
+        let levels = [level("only", Space::Host, &interned)];
         let host = encode(&program, &interned, &levels, "test", &mut Weights::default()).expect("it encodes");
         for (n, h) in [(1, 1), (2, 5), (3, 8)] {
             // Registers of input dims as a run binds them.
@@ -303,4 +310,91 @@ fn every_plan_is_placed_without_overlap() {
         }
     }
     assert!(shared > 20, "plans reuse memory, here only {shared} did");
+}
+
+/// Places at random: about one kernel of `share` stays on the host.
+fn placed_at_random(program: &Program, seed: u64, share: usize) -> Program {
+    let random = std::cell::RefCell::new(Random(seed.wrapping_mul(31) + 7));
+    let mut placed = program.clone();
+    place::place(&mut placed, &|_| match random.borrow_mut().below(share) {
+        0 => Err("the die says so".into()),
+        _ => Ok(()),
+    });
+    placed
+}
+
+#[test]
+fn a_program_placed_at_random_gives_equal_numbers() {
+    let (mut copies, mut runs) = (0, 0);
+    for seed in 0..200 {
+        let graph = random_graph(seed);
+        let Ok(mut program) = lower::lower(&graph) else { continue };
+        PASSES[..1 + seed as usize % 4].iter().for_each(|(_, pass)| pass(&mut program));
+        for share in [1, 2, 4, 1000] {
+            let placed = placed_at_random(&program, seed, share);
+            place_check::check(&program, &placed).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", text(&graph)));
+            placed.visit(&mut |instr| copies += usize::from(matches!(instr, Instr::Copy { .. })));
+            for (n, h) in [(2, 5), (1, 4)] {
+                let tensors = inputs(&graph, n, h);
+                let Ok(expected) = interpret::run(&program, &tensors) else { continue };
+                let found = interpret::run(&placed, &tensors).unwrap_or_else(|e| panic!("seed {seed}: {e:?}\n{}", text(&graph)));
+                assert!(differs(&expected, &found).is_none(), "seed {seed}: the numbers differ\n{}", text(&graph));
+                runs += 1;
+            }
+        }
+    }
+    assert!(copies > 1000 && runs > 800, "programs are placed and run, here {copies} copies and {runs} runs");
+}
+
+#[test]
+fn a_placed_program_is_encoded_with_both_spaces() {
+    let mut both = 0;
+    for seed in 0..60 {
+        let graph = random_graph(seed);
+        let Ok(mut program) = lower::lower(&graph) else { continue };
+        PASSES[..4].iter().for_each(|(_, pass)| pass(&mut program));
+        let placed = placed_at_random(&program, seed, 2);
+        let interned = intern::intern(&placed);
+        let levels = [level("gfx942", Space::Device, &interned), level("x86-64-v2", Space::Host, &interned)];
+        let host = encode(&placed, &interned, &levels, "test", &mut Weights::default()).expect("it encodes");
+        let spaces = |space| host.kernels.iter().any(|kernel| kernel.space == space);
+        both += usize::from(spaces(oaax_abi::Space::Host) && spaces(oaax_abi::Space::Device));
+    }
+    assert!(both > 20, "programs use both spaces, here {both} did");
+}
+
+#[test]
+fn a_host_use_of_a_device_slot_is_caught() {
+    let graph = random_graph(3);
+    let program = lower::lower(&graph).expect("it lowers");
+    let mut placed = program.clone();
+    place::place(&mut placed, &|_| Ok(()));
+    place_check::check(&program, &placed).expect("the placement is right");
+    let first = placed.body.iter_mut().find_map(|instr| match instr {
+        Instr::Launch(launch) => Some(launch),
+        _ => None,
+    });
+    first.expect("there is a launch").space = Space::Host;
+    let why = place_check::check(&program, &placed).expect_err("the launch is on the host, its slots are not");
+    assert!(why.contains("lies in Device and is used in Host"), "{why}");
+    let fault = interpret::run(&placed, &inputs(&graph, 1, 7)).expect_err("the interpreter refuses it too");
+    assert!(fault.message.contains("lies in the memory of the Device"), "{}", fault.message);
+}
+
+#[test]
+fn a_copy_that_is_missing_is_caught() {
+    let mut caught = 0;
+    for seed in 0..40 {
+        let program = lower::lower(&random_graph(seed)).expect("it lowers");
+        let placed = placed_at_random(&program, seed, 2);
+        for at in 0..placed.body.len() {
+            if matches!(placed.body[at], Instr::Copy { .. }) {
+                let mut broken = placed.clone();
+                broken.body.remove(at);
+                assert!(place_check::check(&program, &broken).is_err(), "seed {seed}: without copy {at}");
+                caught += 1;
+            }
+        }
+    }
+    assert!(caught > 100, "programs have copies, here {caught}");
 }

@@ -84,6 +84,8 @@ codes! {
     UNKNOWN_TARGET = 402, exit 2, "the target is not known";
     /// The device or its software was not found on this machine.
     DEVICE = 403, exit 6, "the device is missing";
+    /// A part of the model would run on the host although another target was asked for, since the device cannot run it. The notes name the nodes and the reasons. Build with `--fallback warn` or `--fallback allow` to accept it: the host's share then comes along in the artefact, compiled for x86-64-v2 and aarch64, and tensors are copied where the spaces meet (`oaaxc inspect` shows what runs where). An artefact keeps the choice, and the runtime enforces it.
+    FALLBACK = 404, exit 3, "a node would run on the host";
     /// The artefact is not one, is damaged, or was written by a newer oaaxc.
     ARTEFACT = 501, exit 7, "the artefact cannot be loaded";
     /// A request does not fit the model: name, type, rank or size of a tensor.

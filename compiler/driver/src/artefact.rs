@@ -3,25 +3,37 @@
 use std::collections::BTreeMap;
 
 use oaaxc_container::{
-    Data, Dim, Manifest, Needs, Package, PackageFile, Part, Platform, Role, SymbolRange, ValueInfo, ValueType, Variant,
+    Data, DeviceNeed, Dim, HostNode, Manifest, Needs, Package, PackageFile, Part, Platform, Role, SymbolRange, ValueInfo,
+    ValueType, Variant,
 };
 use oaaxc_ir::program::SlotId;
 use oaaxc_ir::{Expr, Type};
 use oaaxc_passes::kernel::encode::Weights;
+use oaaxc_passes::kernel::place::OnHost;
+use oaaxc_target_api::Level;
 
-use crate::pipeline::Compiled;
+use crate::pipeline::{Compiled, file_name};
+use crate::placement::{Fallback, Placement};
 
-/// Joins the targets' shares into one package. The signature is the first one's; all have the same.
-pub fn package(compiled: Vec<Compiled>, weights: Weights) -> Package {
+/// Joins the targets' shares into one package, in their order: a reader takes the first that runs. The
+/// signature is the first one's; all have the same.
+pub fn package(compiled: Vec<Compiled>, weights: Weights, fallback: Fallback) -> Package {
     let mut package = Package::default();
     let Some(first) = compiled.first() else { return package };
     package.manifest = signature(first);
+    if compiled.iter().any(|share| share.placement.is_some()) {
+        package.manifest.fallback.policy = fallback.name().into();
+    }
     let mut archs: Vec<&str> = Vec::new();
     for share in compiled {
-        if !archs.contains(&share.arch) {
+        if share.placement.is_none() && !archs.contains(&share.arch) {
             archs.push(share.arch);
         }
         add_share(&mut package, share);
+    }
+    // Where no CPU was asked for: the host program of a device runs wherever the runtime does.
+    if archs.is_empty() {
+        archs.push("x86_64");
     }
     package.files.push(PackageFile { path: WEIGHTS.into(), role: Role::Weights, data: Data::Parts(parts(weights)) });
     package.platforms = archs.into_iter().map(|arch| Platform::linux(oci_arch(arch))).collect();
@@ -57,23 +69,33 @@ fn parts(weights: Weights) -> Vec<Part> {
 fn add_share(package: &mut Package, share: Compiled) {
     let folder = oaaxc_container::target_folder(&share.target);
     let id = folder.trim_start_matches("targets/").to_string();
-    let mut file = |path: String, role: Role, data: Data| package.files.push(PackageFile { path, role, data });
     let program = format!("{folder}/program.bin");
-    file(program.clone(), Role::Target(id.clone()), share.host.encode().into());
+    let data = share.host.encode().into();
+    package.files.push(PackageFile { path: program.clone(), role: Role::Target(id.clone()), data });
     let generic = share.code.levels.last().map_or(0, |level| level.kernels.iter().filter(|k| k.generic).count());
-    let extra = [("kernels", share.kernels), ("generic_kernels", generic)];
-    let mut objects = Vec::new();
-    let mut levels = Vec::new();
-    for level in share.code.levels {
-        // A native level names every feature of its machine, which is more than a path may hold.
-        let file_name = if level.name.len() <= 32 { level.name.as_str() } else { "native" };
-        let path = format!("{folder}/{file_name}.so");
-        objects.push(path.clone());
-        levels.push(level.name);
-        file(path, Role::Target(id.clone()), level.object.into());
+    let mut extra = BTreeMap::from([("kernels".to_string(), share.kernels.into()), ("generic_kernels".into(), generic.into())]);
+    let first_host = share.code.levels.len() - share.host_levels;
+    let mut needs = Needs { os: Some("linux".into()), ..Needs::default() };
+    match &share.placement {
+        None => needs.arch.push(oci_arch(share.arch).into()),
+        Some(placement) => {
+            needs.device = device_need(share.arch, &share.code.levels);
+            extra.insert("placement".into(), placement.to_json());
+            package.manifest.fallback.host.extend(host_nodes(placement));
+            if share.host_levels > 0 {
+                needs.arch = HOST_ARCHITECTURES.iter().map(|arch| oci_arch(arch).to_string()).collect();
+            }
+        }
     }
-    let needs =
-        Needs { os: Some("linux".into()), arch: vec![oci_arch(share.arch).into()], cpu_levels: levels, ..Needs::default() };
+    let mut objects = Vec::new();
+    for (at, level) in share.code.levels.into_iter().enumerate() {
+        let path = format!("{folder}/{}", file_name(&level));
+        objects.push(path.clone());
+        if first_host <= at {
+            needs.cpu_levels.push(level.name);
+        }
+        package.files.push(PackageFile { path, role: Role::Target(id.clone()), data: level.object.into() });
+    }
     package.manifest.variants.push(Variant {
         id,
         target: share.target,
@@ -81,8 +103,36 @@ fn add_share(package: &mut Package, share: Compiled) {
         program,
         objects,
         weights: vec![WEIGHTS.into()],
-        extra: extra.into_iter().map(|(name, n)| (name.to_string(), n.into())).collect(),
+        extra: extra.into_iter().collect(),
     });
+}
+
+/// The architectures of `targets::HOSTS`.
+const HOST_ARCHITECTURES: &[&str] = &["x86_64", "aarch64"];
+
+/// What a reader probes for.
+fn device_need(arch: &str, levels: &[Level]) -> Option<DeviceNeed> {
+    let names = levels.first().map(|level| level.name.clone()).into_iter().collect();
+    let (kind, names) = match arch {
+        "amdgcn" => ("hip", names),
+        "nvptx64" => ("cuda", names),
+        _ => ("opencl", Vec::new()),
+    };
+    Some(DeviceNeed { kind: kind.into(), names, memory: None })
+}
+
+/// Nodes of one target that the host runs.
+fn host_nodes(placement: &Placement) -> Vec<HostNode> {
+    let node = |launch: &OnHost| {
+        let reason = launch.reason.clone();
+        let one = move |origin: &oaaxc_base::Origin| HostNode {
+            node: origin.node.to_string(),
+            operator: origin.operator.to_string(),
+            reason: reason.clone(),
+        };
+        launch.origins.iter().map(one).collect::<Vec<_>>()
+    };
+    placement.on_host.iter().flat_map(node).collect()
 }
 
 /// Name, inputs, outputs and symbols of a model.

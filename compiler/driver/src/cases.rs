@@ -151,7 +151,7 @@ fn build(mut graph: Graph, target: &dyn Target, options: &Options, kernels: &mut
     let mut weights = Weights::default();
     let share = compile(&graph, target, options, &mut weights, &mut Silent).map_err(|d| from_diagnostics(&d))?;
     *kernels = share.kernels;
-    Ok(artefact::package(vec![share], weights))
+    Ok(artefact::package(vec![share], weights, options.fallback))
 }
 
 /// An answer was owed: a run that stops is a wrong one.

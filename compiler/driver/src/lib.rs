@@ -14,6 +14,7 @@ pub mod foreign;
 pub mod node_check;
 pub mod pass_check;
 pub mod pipeline;
+pub mod placement;
 pub mod runtime;
 pub mod session;
 pub mod targets;

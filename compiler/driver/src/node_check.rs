@@ -110,7 +110,7 @@ fn run(
     let mut weights = Weights::default();
     let share = finish(program, fused, target, options, &mut weights, clock)?;
     let objects = share.code.levels.iter().map(|level| level.object.clone()).collect();
-    let opened = Opened::package(&artefact::package(vec![share], weights), options.jobs).map_err(one)?;
+    let opened = Opened::package(&artefact::package(vec![share], weights, options.fallback), options.jobs).map_err(one)?;
     let outputs = execute::run(&opened.loaded, inputs).map_err(one)?;
     let values = by_name(&graph);
     let found = names.iter().zip(outputs).filter_map(|(name, tensor)| Some((*values.get(name.as_str())?.as_ref()?, tensor)));

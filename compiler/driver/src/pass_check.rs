@@ -70,7 +70,8 @@ impl<'a> PassCheck<'a> {
         let mut weights = Weights::default();
         let clock = Clock { times: Vec::new(), progress: &mut Silent };
         let share = finish(program.clone(), 0, self.target, &self.options, &mut weights, clock)?;
-        let opened = Opened::package(&artefact::package(vec![share], weights), self.options.jobs).map_err(one)?;
+        let opened =
+            Opened::package(&artefact::package(vec![share], weights, self.options.fallback), self.options.jobs).map_err(one)?;
         execute::run(&opened.loaded, &self.run.inputs).map_err(one)
     }
 }

@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::graph::Node;
-use oaaxc_ir::program::Program;
+use oaaxc_ir::program::{Program, Space};
 use oaaxc_ir::{Graph, lower};
 use oaaxc_passes::graph::{dead, fold, refine};
-use oaaxc_passes::kernel::encode::{LevelSpec, Weights, encode};
+use oaaxc_passes::kernel::encode::{LevelEntry, LevelSpec, Weights, encode};
 use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve};
-use oaaxc_target_api::{CodeObject, Device, EmitCx, Target};
+use oaaxc_target_api::{CodeObject, Device, EmitCx, Level, Target};
 
 use crate::pass_check::PassCheck;
+use crate::placement::{self, Fallback, Placement};
+use crate::targets;
 
 /// How to compile.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ pub struct Options {
     pub verify_passes: bool,
     /// Nothing runs at build time: every tensor element is computed by emitted code.
     pub unfolded: bool,
+    /// What to do where a device cannot run a kernel.
+    pub fallback: Fallback,
 }
 
 /// One target's share of a build.
@@ -37,8 +41,12 @@ pub struct Compiled {
     pub target: String,
     /// The device's architecture.
     pub arch: &'static str,
-    /// Code for every level.
+    /// Code for every level: of the device first where there is one, then of the host.
     pub code: CodeObject,
+    /// How many of the levels are the host's.
+    pub host_levels: usize,
+    /// What runs where; `None` where the target is the host itself.
+    pub placement: Option<Placement>,
     /// The host program.
     pub host: oaax_abi::Program,
     /// The program before encoding: kernels, slots.
@@ -155,20 +163,22 @@ pub fn compile(
     finish(program, fused, target, options, weights, clock)
 }
 
-/// Emits and encodes a lowered program.
+/// Places, emits and encodes a lowered program.
 pub fn finish(
-    program: Program,
+    mut program: Program,
     fused: usize,
     target: &dyn Target,
     options: &Options,
     weights: &mut Weights,
     mut clock: Clock,
 ) -> Result<Compiled, Diagnostics> {
+    let placement = match target.device().kind {
+        "gpu" => Some(clock.time("place", || placement::place(&mut program, target, options.fallback))?),
+        _ => None,
+    };
     let interned = clock.time("intern", || intern::intern(&program));
-    let cx =
-        EmitCx { jobs: options.jobs, worker: options.worker.clone(), cache: options.cache.clone(), keep: options.emit.clone() };
-    let mut code = clock.time("emit", || target.emit(&interned.kernels, &cx))?;
-    let encoded = clock.time("encode", || encode(&program, &interned, &levels(&code), producer(), weights));
+    let (mut code, host_levels) = clock.time("emit", || emit(&interned, target, options))?;
+    let encoded = clock.time("encode", || encode(&program, &interned, &levels(&code, host_levels), producer(), weights));
     let host = encoded.map_err(|e| {
         let mut all = Diagnostics::new();
         all.push(Diagnostic::error(Code::UNSUPPORTED, e.0));
@@ -182,19 +192,60 @@ pub fn finish(
     }
     let Clock { times, .. } = clock;
     let arch = target.device().arch;
-    let kernels = interned.kernels.len();
-    Ok(Compiled { target: target.name().to_string(), arch, code, host, program, kernels, fused, texts, times })
+    let (kernels, target) = (interned.kernels.len(), target.name().to_string());
+    Ok(Compiled { target, arch, code, host_levels, placement, host, program, kernels, fused, texts, times })
 }
 
-fn levels(code: &CodeObject) -> Vec<LevelSpec<'_>> {
-    code.levels
-        .iter()
-        .map(|level| LevelSpec {
+/// Code for the kernels of each space, and how many levels are the host's.
+fn emit(interned: &intern::Interned, target: &dyn Target, options: &Options) -> Result<(CodeObject, usize), Diagnostics> {
+    let cx =
+        EmitCx { jobs: options.jobs, worker: options.worker.clone(), cache: options.cache.clone(), keep: options.emit.clone() };
+    if target.device().kind != "gpu" {
+        let code = target.emit(&interned.kernels, &cx)?;
+        let levels = code.levels.len();
+        return Ok((code, levels));
+    }
+    let mut all = CodeObject::default();
+    let on_device = interned.kernels_in(Space::Device);
+    if !on_device.is_empty() {
+        all = target.emit(&on_device, &cx)?;
+    }
+    let (device_levels, on_host) = (all.levels.len(), interned.kernels_in(Space::Host));
+    for name in targets::HOSTS.iter().filter(|_| !on_host.is_empty()) {
+        let host = targets::find(name).map_err(|e| Diagnostics { items: vec![e] })?.emit(&on_host, &cx)?;
+        all.levels.extend(host.levels);
+        all.texts.extend(host.texts);
+        all.cached += host.cached;
+    }
+    let host_levels = all.levels.len() - device_levels;
+    Ok((all, host_levels))
+}
+
+fn levels(code: &CodeObject, host_levels: usize) -> Vec<LevelSpec<'_>> {
+    let first_host = code.levels.len() - host_levels;
+    let entry = |k: &oaaxc_target_api::KernelEntry| LevelEntry {
+        symbol: k.symbol.clone(),
+        groups: k.groups.clone(),
+        scratch: k.scratch.clone(),
+        threads: k.threads,
+        generic: k.generic,
+    };
+    let spaces = (0..code.levels.len()).map(|at| if at < first_host { Space::Device } else { Space::Host });
+    let levels = code.levels.iter().zip(spaces);
+    levels
+        .map(|(level, space)| LevelSpec {
             name: &level.name,
-            generic: level.kernels.iter().map(|k| k.generic).collect(),
-            entries: level.kernels.iter().map(|k| (k.symbol.clone(), k.groups.clone(), k.scratch.clone())).collect(),
+            object: file_name(level),
+            space,
+            entries: level.kernels.iter().map(entry).collect(),
         })
         .collect()
+}
+
+/// What a level's file is called. A native level names every feature of its machine, which is more than a path may hold.
+pub fn file_name(level: &Level) -> String {
+    let name = if level.name.len() <= 32 { level.name.as_str() } else { "native" };
+    format!("{name}.{}", level.extension)
 }
 
 /// The tool and its version, as artefacts record it.

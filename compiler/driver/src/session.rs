@@ -10,6 +10,7 @@ use oaaxc_passes::kernel::encode::Weights;
 
 use crate::execute::{self, Loaded};
 use crate::pipeline::{Compiled, Options, Progress, Text, compile, simplify};
+use crate::placement::Placement;
 use crate::{artefact, targets};
 
 /// Larger constants are cut in printed graphs.
@@ -45,6 +46,8 @@ pub struct Report {
     pub generic: Vec<String>,
     /// Bytes of code, per level.
     pub code_bytes: Vec<(String, usize)>,
+    /// What runs where; `None` where the target is the host itself.
+    pub placement: Option<Placement>,
     /// What each phase took.
     pub times: Vec<(&'static str, std::time::Duration)>,
 }
@@ -86,8 +89,9 @@ pub fn build(
     // Before the import: a mistyped target should not cost the time of one.
     find_all(names)?;
     let (graph, warnings) = load(model, import_options, progress)?;
-    let built = build_graph(graph, names, options, progress)?;
-    Ok(Built { warnings, ..built })
+    let mut built = build_graph(graph, names, options, progress)?;
+    built.warnings.splice(..0, warnings);
+    Ok(built)
 }
 
 /// Builds a simplified graph for all the targets.
@@ -103,11 +107,12 @@ pub fn build_graph(graph: Graph, names: &[String], options: &Options, progress: 
     for target in &targets {
         let mut share = compile(&built.graph, target.as_ref(), options, &mut weights, progress)?;
         built.texts.append(&mut share.texts);
+        built.warnings.extend(share.placement.iter().flat_map(|placement| placement.warnings.clone()));
         built.reports.push(report(&share));
         shares.push(share);
     }
     progress.phase("package");
-    built.package = artefact::package(shares, weights);
+    built.package = artefact::package(shares, weights, options.fallback);
     Ok(built)
 }
 
@@ -162,6 +167,7 @@ fn report(share: &Compiled) -> Report {
         fused: share.fused,
         generic,
         code_bytes: share.code.levels.iter().map(|l| (l.name.clone(), l.object.len())).collect(),
+        placement: share.placement.clone(),
         times: share.times.clone(),
     }
 }

@@ -19,6 +19,8 @@ pub static KNOWN: &[(&str, &str)] = &[
     ("cpu:riscv64gc", "RV64GC alone"),
     ("cpu:riscv64gcv", "RV64GC with vectors"),
     ("cpu:strict", "the oracle: every operator alone, no fusion, no reassociation"),
+    ("rocm", "AMD GPUs: gfx90a, gfx942, gfx950, gfx1100 and gfx1201, a variant for each in one artefact"),
+    ("cuda", "NVIDIA GPUs: PTX for sm_80, which the driver of every later one compiles"),
     ("spirv", "any OpenCL device that takes SPIR-V 1.0"),
     ("rocm:gfx90a", "AMD Instinct MI200"),
     ("rocm:gfx942", "AMD Instinct MI300"),
@@ -30,6 +32,22 @@ pub static KNOWN: &[(&str, &str)] = &[
     ("cuda:sm_100", "NVIDIA B200"),
     ("cuda:sm_120", "NVIDIA RTX 5090"),
 ];
+
+/// What compiles the kernels of a GPU's program that its device cannot run: the lowest level of each architecture.
+pub static HOSTS: &[&str] = &["cpu:x86-64-v2", "cpu:aarch64+neon"];
+
+/// The architectures that `rocm` stands for: Instinct MI200, MI300 and MI350, Radeon RX 7900 and RX 9070.
+pub static ROCM: &[&str] = &["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"];
+
+/// The targets that a name stands for: `rocm` for one of each architecture, every other name for itself.
+pub fn members(name: &str) -> Vec<String> {
+    match name {
+        "rocm" => ROCM.iter().map(|chip| format!("rocm:{chip}")).collect(),
+        // Every later driver compiles it for its own device.
+        "cuda" => vec!["cuda:sm_80".into()],
+        other => vec![other.into()],
+    }
+}
 
 /// The target with this name.
 pub fn find(name: &str) -> Result<Box<dyn Target>, Diagnostic> {

@@ -14,7 +14,7 @@ use crate::kernel::{
 };
 use crate::op::Lower;
 use crate::operands::ReadOperands;
-use crate::program::{Instr, Launch, Program, Slot, SlotId, SlotKind};
+use crate::program::{Instr, Launch, Program, Slot, SlotId, SlotKind, Space};
 use crate::tensor::Tensor;
 use crate::types::Type;
 
@@ -259,7 +259,7 @@ impl LowerCx<'_> {
     fn new_slot(&mut self, hint: &str, dtype: DType, dims: Vec<Expr>, kind: SlotKind) -> Arg {
         let number = self.lowering.program.slots.next_id().index();
         let name = format!("{hint}.{number}");
-        let slot = Slot { name, ty: Type::tensor(dtype, dims.clone()), kind, layout: Layout::default() };
+        let slot = Slot { name, ty: Type::tensor(dtype, dims.clone()), kind, layout: Layout::default(), space: Space::Host };
         Arg { slot: self.lowering.program.slots.push(slot), dtype, dims }
     }
     /// Makes a value's slot another one's (bodies of control flow bind their inputs with it).
@@ -345,7 +345,7 @@ impl LowerCx<'_> {
             return Err(self.fail(Code::INTERNAL, format!("the lowering broke a rule of Kernel IR: {rule}\n{kernel}")));
         }
         let origins = vec![self.node.origin.clone()];
-        self.emit(Instr::Launch(Box::new(Launch { kernel, slots, origins })));
+        self.emit(Instr::Launch(Box::new(Launch { kernel, slots, origins, space: Space::Host })));
         Ok(())
     }
     /// `out[i] = f(a[i], b[i], …)` with numpy's broadcasting; `f` gets the elements.
@@ -441,7 +441,13 @@ pub fn lower(graph: &Graph) -> std::result::Result<Program, Diagnostics> {
 impl Lowering {
     fn define_slot(&mut self, graph: &Graph, value: ValueId, kind: SlotKind) -> SlotId {
         let v = &graph.values[value];
-        let slot = self.program.slots.push(Slot { name: v.name.clone(), ty: v.fact.ty.clone(), kind, layout: Layout::default() });
+        let slot = self.program.slots.push(Slot {
+            name: v.name.clone(),
+            ty: v.fact.ty.clone(),
+            kind,
+            layout: Layout::default(),
+            space: Space::Host,
+        });
         self.slots.set(value, Some(slot));
         slot
     }
@@ -548,7 +554,12 @@ impl Lowering {
         let element = l.post.load(&x, index.clone());
         l.stores.push(Store::at(&y, index, element));
         k.push(l);
-        self.out.push(Instr::Launch(Box::new(Launch { kernel: k.kernel, slots: k.slots, origins: vec![Origin::default()] })));
+        self.out.push(Instr::Launch(Box::new(Launch {
+            kernel: k.kernel,
+            slots: k.slots,
+            origins: vec![Origin::default()],
+            space: Space::Host,
+        })));
         self.program.outputs.push(to.slot);
         Ok(())
     }

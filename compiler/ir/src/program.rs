@@ -19,6 +19,29 @@ id!(
     "t"
 );
 
+/// Which memory a slot lies in, and whose processor runs a launch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Space {
+    /// The CPU: inputs, outputs, and whatever the host program reads and writes itself.
+    #[default]
+    Host,
+    /// The accelerator.
+    Device,
+}
+
+impl Space {
+    /// Both.
+    pub const ALL: [Space; 2] = [Space::Host, Space::Device];
+
+    /// The other one.
+    pub fn other(self) -> Space {
+        match self {
+            Space::Host => Space::Device,
+            Space::Device => Space::Host,
+        }
+    }
+}
+
 /// A lowered model for one target.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -45,8 +68,10 @@ pub struct Slot {
     pub ty: Type,
     /// What holds it.
     pub kind: SlotKind,
-    /// Where the elements lie.
+    /// In which order the elements lie.
     pub layout: Layout,
+    /// In which memory. A view is where its source is; inputs and outputs are on the host.
+    pub space: Space,
 }
 
 /// What holds a slot's elements.
@@ -111,6 +136,13 @@ pub enum Instr {
         /// Whose memory.
         from: SlotId,
     },
+    /// Copies a tensor to another of equal type and dims, from any space to any.
+    Copy {
+        /// To here; all of it is overwritten.
+        to: SlotId,
+        /// From here.
+        from: SlotId,
+    },
     /// Allocates a `Heap` slot for its current dims.
     Alloc {
         /// Which.
@@ -148,6 +180,8 @@ pub struct Launch {
     pub slots: Vec<SlotId>,
     /// The nodes that it computes.
     pub origins: Vec<Origin>,
+    /// Who runs it; all its slots are there.
+    pub space: Space,
 }
 
 impl Program {
@@ -185,7 +219,7 @@ impl Program {
                     Instr::Read { index, .. } => *index = f(index),
                     Instr::Write { values, .. } => values.iter_mut().for_each(|e| *e = f(e)),
                     Instr::Check { holds, .. } => *holds = f(holds),
-                    Instr::Alias { .. } | Instr::Alloc { .. } => {}
+                    Instr::Alias { .. } | Instr::Copy { .. } | Instr::Alloc { .. } => {}
                     Instr::If { condition, then, otherwise } => {
                         *condition = f(condition);
                         walk(then, f);

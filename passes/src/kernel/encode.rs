@@ -8,24 +8,41 @@ use std::collections::hash_map::{DefaultHasher, HashMap};
 use std::hash::{Hash, Hasher};
 
 use bytes::Bytes;
-use oaax_abi::{Dim, EntrySpec, Instruction, KernelId, KernelSpec, Operator, ParseError, ProgramBuilder, Reg, Space};
+use oaax_abi::{Dim, EntrySpec, Instruction, KernelId, KernelSpec, Operator, ParseError, ProgramBuilder, Reg};
 use oaaxc_base::{Origin, SideTable};
 use oaaxc_ir::expr::{Atom, Expr, SymId};
 use oaaxc_ir::interpret::store;
 use oaaxc_ir::kernel::{Role, cost};
-use oaaxc_ir::program::{Instr, Program, SlotId, SlotKind};
+use oaaxc_ir::program::{Instr, Program, SlotId, SlotKind, Space};
 use oaaxc_ir::{DType, Type};
 
 use crate::kernel::intern::Interned;
 
 /// One instruction-set level of the emitted code.
 pub struct LevelSpec<'a> {
-    /// `x86-64-v3`.
+    /// `x86-64-v3`, `gfx942`.
     pub name: &'a str,
-    /// One per interned kernel: symbol, group count and scratch bytes over the kernel's symbols.
-    pub entries: Vec<(String, Expr, Expr)>,
-    /// Whether each kernel was made by the generic path.
-    pub generic: Vec<bool>,
+    /// What its file is called.
+    pub object: String,
+    /// Which kernels it holds.
+    pub space: Space,
+    /// One per interned kernel of its space, in order.
+    pub entries: Vec<LevelEntry>,
+}
+
+/// A kernel at one level.
+#[derive(Clone, Debug)]
+pub struct LevelEntry {
+    /// The symbol in the object.
+    pub symbol: String,
+    /// Number of groups, over the kernel's symbols.
+    pub groups: Expr,
+    /// Bytes of scratch of a worker or launched work group, likewise.
+    pub scratch: Expr,
+    /// Threads of a work group; 0 on the host.
+    pub threads: u32,
+    /// Whether the generic path made it.
+    pub generic: bool,
 }
 
 /// The constants of all programs of a package, each once, as one file: plain ones still share the model's mapped bytes.
@@ -157,6 +174,13 @@ fn atom_expression(atom: &Atom, leaf: &mut dyn FnMut(SymId) -> oaax_abi::Expr) -
     oaax_abi::Expr::op(op, operands)
 }
 
+fn space(space: Space) -> oaax_abi::Space {
+    match space {
+        Space::Host => oaax_abi::Space::Host,
+        Space::Device => oaax_abi::Space::Device,
+    }
+}
+
 fn node_name(origin: &Origin) -> &str {
     if origin.node.is_empty() { &origin.operator } else { &origin.node }
 }
@@ -166,8 +190,8 @@ impl Encoder<'_> {
         let objects: Vec<u32> = levels
             .iter()
             .map(|level| {
-                let number = self.builder.level(level.name);
-                self.builder.object(number, &format!("{}.so", level.name))
+                let number = self.builder.level_in(level.name, space(level.space));
+                self.builder.object(number, &level.object)
             })
             .collect();
         let mut origins: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -185,14 +209,24 @@ impl Encoder<'_> {
             dims[run.kernel] = run.dims.len() as u32;
         }
         let mut dim = |s: SymId| oaax_abi::Expr::dim(s.0);
-        for (i, kernel) in self.interned.kernels.iter().enumerate() {
+        let mut before = [0; Space::ALL.len()];
+        for (i, (kernel, place)) in self.interned.kernels.iter().zip(&self.interned.spaces).enumerate() {
             let names = origins.remove(&i).unwrap_or_default();
-            let entries = levels.iter().zip(&objects).map(|(level, object)| {
-                let (symbol, groups, scratch) = &level.entries[i];
-                let (groups, scratch) = (expression(groups, &mut dim), expression(scratch, &mut dim));
-                EntrySpec { object: *object, symbol: symbol.clone(), groups, scratch, threads: 0 }
+            let within = before[*place as usize];
+            before[*place as usize] += 1;
+            let own = || levels.iter().zip(&objects).filter(|(level, _)| level.space == *place);
+            let entries = own().map(|(level, object)| {
+                let entry = &level.entries[within];
+                EntrySpec {
+                    object: *object,
+                    symbol: entry.symbol.clone(),
+                    groups: expression(&entry.groups, &mut dim),
+                    scratch: expression(&entry.scratch, &mut dim),
+                    threads: entry.threads,
+                }
             });
             let entries = entries.collect();
+            let generic = own().next_back().is_some_and(|(level, _)| level.entries[within].generic);
             let cost = cost(kernel);
             let spec = KernelSpec {
                 name: kernel.name.0.clone(),
@@ -202,8 +236,8 @@ impl Encoder<'_> {
                 dims: dims[i],
                 operations: expression(&cost.operations, &mut dim),
                 bytes: expression(&cost.bytes, &mut dim),
-                generic: levels.last().is_some_and(|level| level.generic.get(i).is_some_and(|generic| *generic)),
-                space: Space::Host,
+                generic,
+                space: space(*place),
                 entries,
             };
             self.kernels.push(self.builder.kernel(&spec));
@@ -290,6 +324,10 @@ impl Encoder<'_> {
             SlotKind::Temp | SlotKind::Heap => self.builder.heap(ty, Some(&exprs), None),
             SlotKind::Input | SlotKind::Output => unreachable!("inputs and outputs were made first"),
         };
+        let to = match self.program.slots[slot].space {
+            Space::Host => to,
+            Space::Device => self.builder.on_device(to),
+        };
         self.slots.set(slot, Some(to));
         Ok(to)
     }
@@ -337,6 +375,11 @@ impl Encoder<'_> {
             Instr::Alias { to, from } => {
                 let (slot, source) = (self.slot(*to)?, self.slot(*from)?);
                 self.builder.push(Instruction::Alias { slot, source, offset: None });
+            }
+            Instr::Copy { to, from } => {
+                let (target, source) = (self.slot(*to)?, self.slot(*from)?);
+                self.allocate_unplanned(*to, target)?;
+                self.builder.push(Instruction::Copy { to: target, from: source });
             }
             Instr::Alloc { slot } => {
                 let slot = self.slot(*slot)?;
@@ -430,7 +473,7 @@ fn mentions(instr: &Instr, f: &mut dyn FnMut(SlotId)) {
     match instr {
         Instr::Launch(launch) => launch.slots.iter().for_each(|s| f(*s)),
         Instr::Read { slot, .. } | Instr::Write { slot, .. } | Instr::Alloc { slot } => f(*slot),
-        Instr::Alias { to, from } => {
+        Instr::Alias { to, from } | Instr::Copy { to, from } => {
             f(*to);
             f(*from);
         }

@@ -201,7 +201,7 @@ fn may_move(between: &[Instr], launch: &Launch) -> bool {
         Instr::Let { symbol, .. } => !symbols.contains(symbol),
         Instr::Read { symbol, slot, .. } => !symbols.contains(symbol) && !mine(slot),
         Instr::Write { slot, .. } | Instr::Alloc { slot } => !mine(slot),
-        Instr::Alias { to, from } => !mine(to) && !mine(from),
+        Instr::Alias { to, from } | Instr::Copy { to, from } => !mine(to) && !mine(from),
         Instr::Check { .. } => true,
         Instr::If { .. } | Instr::Loop { .. } => false,
     })

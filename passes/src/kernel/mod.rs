@@ -6,6 +6,8 @@ pub mod fuse;
 pub mod inline;
 pub mod intern;
 pub mod pack;
+pub mod place;
+pub mod place_check;
 pub mod precompute;
 pub mod resolve;
 pub mod uses;

@@ -31,7 +31,7 @@ pub fn uses(program: &Program) -> BTreeMap<SlotId, Uses> {
                 number += 1;
             }
             Instr::Read { slot, .. } | Instr::Write { slot, .. } | Instr::Alloc { slot } => other(*slot),
-            Instr::Alias { to, from } => {
+            Instr::Alias { to, from } | Instr::Copy { to, from } => {
                 other(*to);
                 other(*from);
             }

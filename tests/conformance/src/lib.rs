@@ -205,8 +205,9 @@ pub fn from_diagnostic(diagnostic: &Diagnostic) -> Outcome {
 /// Refused where every error says that something is not supported.
 pub fn from_diagnostics(diagnostics: &Diagnostics) -> Outcome {
     let errors: Vec<&Diagnostic> = diagnostics.items.iter().filter(|d| d.severity == oaaxc_base::Severity::Error).collect();
-    let is_refusal =
-        |d: &&Diagnostic| matches!(d.code, Code::UNSUPPORTED | Code::UNKNOWN_OPERATOR | Code::RANK | Code::OPSET | Code::CODEGEN);
+    let is_refusal = |d: &&Diagnostic| {
+        matches!(d.code, Code::UNSUPPORTED | Code::UNKNOWN_OPERATOR | Code::RANK | Code::OPSET | Code::CODEGEN | Code::FALLBACK)
+    };
     let refused = !errors.is_empty() && errors.iter().all(is_refusal);
     let cause: Vec<String> = errors.iter().map(|d| format!("{}: {}", d.code, d.message)).collect();
     Outcome::failed(if refused { Status::Refused } else { Status::Error }, cause.join("\n"))

@@ -8,7 +8,8 @@ use oaaxc_ir::Tensor;
 use oaaxc_onnx::ImportOptions;
 
 use crate::pipeline::Options;
-use crate::{data, session};
+use crate::placement::Fallback;
+use crate::{data, session, targets};
 
 /// How to read a model.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -113,12 +114,12 @@ pub struct TargetArguments {
 }
 
 impl TargetArguments {
-    /// The names, each once, or `cpu` where none is given.
+    /// The names, each once, in the user's order; a family stands for its members, `cpu` where none is given.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for name in &self.targets {
-            if !names.contains(name) {
-                names.push(name.clone());
+        for name in self.targets.iter().flat_map(|name| targets::members(name)) {
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
         if names.is_empty() {
@@ -137,6 +138,9 @@ pub struct CompileArguments {
     /// Compile every kernel anew
     #[arg(long)]
     pub no_cache: bool,
+    /// Where a device cannot run a part of the model: fail, or let the host run it, with or without a word
+    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = ["error", "warn", "allow"])]
+    pub fallback: String,
 }
 
 impl CompileArguments {
@@ -147,6 +151,7 @@ impl CompileArguments {
             jobs: if self.jobs == 0 { processors() } else { self.jobs },
             worker: session::worker(),
             cache: if self.no_cache { None } else { oaaxc_llvm::Cache::user_folder() },
+            fallback: Fallback::named(&self.fallback).unwrap_or_default(),
             ..Options::default()
         }
     }

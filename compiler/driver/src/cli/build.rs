@@ -16,6 +16,7 @@ use super::progress::Phases;
 use super::signals;
 use super::table::{Table, bytes, seconds};
 use crate::pipeline::{Progress, Text};
+use crate::placement::Placement;
 use crate::session::{Built, build};
 use crate::{canary, files, runtime};
 
@@ -24,6 +25,7 @@ use crate::{canary, files, runtime};
 Examples:
   oaaxc build model.onnx --target cpu -o model.oaax
   oaaxc build model.onnx --target cpu:x86-64-v3,cpu:x86-64-v4 -o layout/
+  oaaxc build model.onnx --target rocm,cpu --fallback warn
   oaaxc build model.onnx --dim batch=1..32 --time-passes
   oaaxc build model.onnx --emit kernel,mlir --emit-dir texts")]
 pub struct Arguments {
@@ -152,7 +154,9 @@ fn emit(arguments: &Arguments, built: &Built, console: &Console) -> Result<(), D
         write(file_name(text), text.text.as_bytes())?;
     }
     if arguments.emit.iter().any(|stage| stage == "object") {
-        for file in built.package.files.iter().filter(|file| file.path.ends_with(".so")) {
+        let objects = built.package.manifest.variants.iter().flat_map(|variant| &variant.objects);
+        let objects: std::collections::BTreeSet<&String> = objects.collect();
+        for file in built.package.files.iter().filter(|file| objects.contains(&file.path)) {
             let oaaxc_container::Data::Bytes(bytes) = &file.data else { continue };
             write(file.path.trim_start_matches("targets/").replace('/', "."), bytes)?;
         }
@@ -182,7 +186,7 @@ fn report(built: &Built, path: &Path, written: &Written, phases: &Phases, consol
         let targets: Vec<_> = built.reports.iter().map(|r| {
             json!({
                 "target": r.target, "launches": r.launches, "kernels": r.kernels, "cached": r.cached, "fused": r.fused,
-                "generic": r.generic, "code_bytes": r.code_bytes.iter().map(|(l, n)| (l.clone(), *n)).collect::<std::collections::BTreeMap<_, _>>(),
+                "generic": r.generic, "placement": r.placement.as_ref().map(Placement::to_json), "code_bytes": r.code_bytes.iter().map(|(l, n)| (l.clone(), *n)).collect::<std::collections::BTreeMap<_, _>>(),
             })
         }).collect();
         let times: Vec<_> =
@@ -212,6 +216,9 @@ fn report(built: &Built, path: &Path, written: &Written, phases: &Phases, consol
         ]);
     }
     table.lines().iter().for_each(|line| console.note(line));
+    built.reports.iter().filter_map(|r| r.placement.as_ref().map(|p| (r, p))).for_each(|(r, placement)| {
+        console.note(&format!("{}: {}", r.target, placement.in_short()));
+    });
     console.note(&format!(
         "{}: {} ({} of weights) in {}, sha256:{}",
         path.display(),

@@ -106,7 +106,10 @@ fn artefact(path: &Path, report: &Report, console: &Console) {
     }
     let mut table = Table::new(&["variant", "target", "needs", "kernels", "generic"]);
     for variant in &manifest.variants {
-        let needs = [variant.needs.arch.join(" "), variant.needs.cpu_levels.join(" ")];
+        let device = variant.needs.device.as_ref();
+        let device = device.map(|device| format!("{} {}", device.kind, device.names.join(" ")).trim_end().to_string());
+        let needs = [device.unwrap_or_default(), variant.needs.arch.join(" "), variant.needs.cpu_levels.join(" ")];
+        let needs: Vec<String> = needs.into_iter().filter(|text| !text.is_empty()).collect();
         let number = |name: &str| variant.extra.get(name).map_or_else(|| "-".into(), ToString::to_string);
         table.row(vec![
             variant.id.clone(),
@@ -117,6 +120,14 @@ fn artefact(path: &Path, report: &Report, console: &Console) {
         ]);
     }
     table.lines().iter().for_each(|line| console.line(line));
+    for variant in &manifest.variants {
+        if let Some(placement) = variant.extra.get("placement") {
+            show_placement(&variant.id, placement, console);
+        }
+    }
+    if !manifest.fallback.policy.is_empty() {
+        console.line(&format!("fallback {}", manifest.fallback.policy));
+    }
     let mut table = Table::new(&["file", "role", "size"]);
     for file in &report.files {
         table.row(vec![file.path.clone(), file.role.clone(), bytes(file.size)]);
@@ -127,6 +138,46 @@ fn artefact(path: &Path, report: &Report, console: &Console) {
         console.line(&format!("image {} for {}: {}{slim}", image.digest.hex(), image.platform, image.targets.join(", ")));
     }
     console.line(&format!("{} in {} files, {} canaries", bytes(report.bytes), report.files.len(), manifest.canaries.len()));
+}
+
+/// What runs where in a variant for a device.
+fn show_placement(id: &str, placement: &serde_json::Value, console: &Console) {
+    let number = |at: &serde_json::Value, name: &str| at[name].as_f64().unwrap_or(0.0);
+    let sizes = placement["sizes"].as_object().into_iter().flatten();
+    let sizes: Vec<String> = sizes.map(|(name, size)| format!("{name}={size}")).collect();
+    let sizes = if sizes.is_empty() { String::new() } else { format!(" for {}", sizes.join(" ")) };
+    console.line(&format!("placement of {id}{sizes}"));
+    let mut table = Table::new(&["where", "nodes", "launches", "operations", "bytes", "copied there", "bytes copied"]);
+    for (space, to) in [("device", "to_device"), ("host", "to_host")] {
+        let (share, copies) = (&placement[space], &placement["copies"][to]);
+        table.row(vec![
+            space.into(),
+            format!("{}", number(share, "nodes")),
+            format!("{}", number(share, "launches")),
+            count(number(share, "operations")),
+            bytes(number(share, "bytes") as u64),
+            format!("{}", number(copies, "count")),
+            bytes(number(copies, "bytes") as u64),
+        ]);
+    }
+    table.lines().iter().for_each(|line| console.line(line));
+    for launch in placement["on_host"].as_array().into_iter().flatten() {
+        let texts =
+            |name: &str| -> Vec<&str> { launch[name].as_array().into_iter().flatten().filter_map(|t| t.as_str()).collect() };
+        let nodes: Vec<&str> = texts("nodes").into_iter().filter(|name| !name.is_empty()).collect();
+        let nodes = if nodes.is_empty() { texts("operators") } else { nodes };
+        console.line(&format!("  on the host: {}: {}", nodes.join(", "), launch["reason"].as_str().unwrap_or_default()));
+    }
+}
+
+/// A number of operations in thousands and millions.
+fn count(n: f64) -> String {
+    match n {
+        n if n < 1e4 => format!("{n}"),
+        n if n < 1e7 => format!("{:.1} thousand", n / 1e3),
+        n if n < 1e10 => format!("{:.1} million", n / 1e6),
+        n => format!("{:.1} billion", n / 1e9),
+    }
 }
 
 /// `x: float[N,3]`.

@@ -237,7 +237,7 @@ fn ask(slot: &mut Option<Worker>, folder: &Path, arguments: &Arguments) -> Answe
 /// The child process: one folder a line in, one answer a line out.
 pub fn worker(arguments: &WorkerArguments, console: &Console) -> Outcome {
     let way = Way::find_with(&arguments.target, arguments.runner.as_deref()).map_err(one)?;
-    let mut options = CompileArguments { jobs: 1, no_cache: arguments.no_cache }.options();
+    let mut options = CompileArguments { jobs: 1, no_cache: arguments.no_cache, ..CompileArguments::default() }.options();
     (options.jobs, options.unfolded) = (1, true);
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let Some(folder) = serde_json::from_str::<Value>(&line).ok().and_then(|v| v["folder"].as_str().map(PathBuf::from)) else {

@@ -1,6 +1,7 @@
 //! The interpreter: runs a program and its kernels as they are written. The second oracle.
 //!
 //! Slow by intent, and exact: every index is checked, every operation has the meaning of `arithmetic`.
+//! Both spaces of a placed program are memory here, and touching a slot from the other space is a fault.
 
 pub mod arithmetic;
 pub mod kernel;
@@ -13,7 +14,7 @@ use oaaxc_base::SideTable;
 use crate::expr::{Expr, SymId};
 use crate::interpret::kernel::{Memory, storage_len};
 use crate::kernel::{Kernel, Layout};
-use crate::program::{Instr, Program, SlotId, SlotKind};
+use crate::program::{Instr, Program, SlotId, SlotKind, Space};
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
@@ -167,6 +168,7 @@ impl Run<'_> {
                 Ok(())
             }
             Instr::Read { symbol, slot, index } => {
+                self.is_in(*slot, Space::Host)?;
                 let at = usize::try_from(self.value(index)?).unwrap_or(usize::MAX);
                 let dtype = self.program.tensor(*slot).0;
                 let bytes = self.memory[*slot].as_ref().and_then(|m| m.chunks(dtype.size()).nth(at));
@@ -177,6 +179,7 @@ impl Run<'_> {
                 Ok(())
             }
             Instr::Write { slot, values } => {
+                self.is_in(*slot, Space::Host)?;
                 let dtype = self.program.tensor(*slot).0;
                 let mut bytes = Vec::new();
                 for value in values {
@@ -190,8 +193,22 @@ impl Run<'_> {
                 _ => Ok(()),
             },
             Instr::Alias { to, from } => {
+                self.is_in(*from, self.program.slots[*to].space)?;
                 let memory = self.memory[*from].clone();
                 self.memory.set(*to, memory);
+                Ok(())
+            }
+            Instr::Copy { to, from } => {
+                let (target, source) = (&self.program.slots[*to], &self.program.slots[*from]);
+                let Some(memory) = self.memory[*from].clone() else {
+                    return Err(format!("\"{}\" is copied before it is written", source.name).into());
+                };
+                let len = storage_len(&target.layout, &self.sizes(*to)?, self.program.tensor(*to).0);
+                if memory.len() != len {
+                    let message = format!("\"{}\" of {} bytes is copied to {len} bytes", source.name, memory.len());
+                    return Err(message.into());
+                }
+                self.memory.set(*to, Some(memory));
                 Ok(())
             }
             Instr::Alloc { slot } => {
@@ -214,8 +231,17 @@ impl Run<'_> {
             }
         }
     }
+    /// Fails where a slot lies in the other space.
+    fn is_in(&self, slot: SlotId, space: Space) -> Result<(), Fault> {
+        let slot = &self.program.slots[slot];
+        if slot.space == space {
+            return Ok(());
+        }
+        Err(format!("\"{}\" lies in the memory of the {:?} and is used by the {space:?}", slot.name, slot.space).into())
+    }
     fn launch(&mut self, launch: &crate::program::Launch) -> Result<(), Fault> {
         let fault = |message: String| Fault { message, origin: launch.origins.first().cloned() };
+        launch.slots.iter().try_for_each(|slot| self.is_in(*slot, launch.space))?;
         let mut memory = Vec::new();
         for (slot, (_, buffer)) in launch.slots.iter().zip(launch.kernel.arguments()) {
             let mut dims = Vec::new();
