@@ -5,3 +5,4 @@
 
 pub mod graph;
 pub mod kernel;
+pub mod rules;

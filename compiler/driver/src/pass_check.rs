@@ -31,6 +31,38 @@ pub struct PassCheck<'a> {
     pub told: Vec<String>,
 }
 
+/// Compares a graph before and after the passes over it, both run by `cpu:strict`; a line that tells how near they are.
+pub fn graph_passes(before: &Graph, after: &Graph, options: &Options) -> Result<String, Diagnostics> {
+    let options = Options { verify_passes: false, emit: Vec::new(), ..options.clone() };
+    let strict = |graph: &Graph| build_graph(graph.clone(), &["cpu:strict".into()], &options, &mut Silent);
+    // A size that only folding tells is more than a target takes: then there is nothing to compare with.
+    let Ok(first) = strict(before) else {
+        return Ok("simplify: not compared, the model cannot be compiled without it".into());
+    };
+    let opened = Opened::package(&first.package, options.jobs).map_err(one)?;
+    let run = execute::run_seeded(&opened.loaded, &BTreeMap::new(), &BTreeMap::new(), 1).map_err(one)?;
+    let second = Opened::package(&strict(after)?.package, options.jobs).map_err(one)?;
+    let found = execute::run(&second.loaded, &run.inputs).map_err(one)?;
+    let names: Vec<String> = opened.loaded.outputs.iter().map(|port| port.name.clone()).collect();
+    let worst = compare("simplify", &names, &run.outputs, &found, "the rules that apply: `oaaxc opt --pass rules`")?;
+    Ok(format!("simplify: the numbers hold, {worst:.1e} of their scale (cpu:strict)"))
+}
+
+/// The largest difference; an error that names the pass where an output differs.
+fn compare(pass: &str, names: &[String], reference: &[Tensor], found: &[Tensor], note: &str) -> Result<f64, Diagnostics> {
+    let mut errors = Diagnostics::new();
+    let mut worst = 0.0f64;
+    for ((name, reference), found) in names.iter().zip(reference).zip(found) {
+        let comparison = data::compare(name, reference, found, data::TOLERANCE);
+        worst = worst.max(comparison.difference.map_or(0.0, |d| d.max_rel));
+        if !comparison.within {
+            let message = format!("the pass {pass} changed the numbers: output \"{name}\" {}", comparison.why);
+            errors.push(Diagnostic::error(Code::NUMERICS, message).note(note));
+        }
+    }
+    if errors.has_errors() { Err(errors) } else { Ok(worst) }
+}
+
 impl<'a> PassCheck<'a> {
     /// Runs the oracle.
     pub fn new(graph: &Graph, target: &'a dyn Target, options: &Options) -> Result<PassCheck<'a>, Diagnostics> {
@@ -52,18 +84,10 @@ impl<'a> PassCheck<'a> {
         } else {
             ("emitted", self.emitted(program)?)
         };
-        let mut errors = Diagnostics::new();
-        let mut worst = 0.0f64;
-        for ((name, reference), found) in self.names.iter().zip(&self.run.outputs).zip(&outputs) {
-            let comparison = data::compare(name, reference, found, data::TOLERANCE);
-            worst = worst.max(comparison.difference.map_or(0.0, |d| d.max_rel));
-            if !comparison.within {
-                let message = format!("the pass {pass} changed the numbers: output \"{name}\" {}", comparison.why);
-                errors.push(Diagnostic::error(Code::NUMERICS, message).note(format!("{how} for {}", self.target.name())));
-            }
-        }
+        let note = format!("{how} for {}", self.target.name());
+        let worst = compare(pass, &self.names, &self.run.outputs, &outputs, &note)?;
         self.told.push(format!("{pass}: the numbers hold, {worst:.1e} of their scale ({how})"));
-        if errors.has_errors() { Err(errors) } else { Ok(()) }
+        Ok(())
     }
 
     fn emitted(&self, program: &Program) -> Result<Vec<Tensor>, Diagnostics> {

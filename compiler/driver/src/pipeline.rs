@@ -1,5 +1,6 @@
 //! The pipeline: graph in, code and host program out. One function that a visitor can read aloud.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -7,9 +8,10 @@ use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::graph::Node;
 use oaaxc_ir::program::{Program, Space};
 use oaaxc_ir::{Graph, lower};
-use oaaxc_passes::graph::{dead, fold, refine};
+use oaaxc_passes::graph::{branch, dead, fold, refine};
 use oaaxc_passes::kernel::encode::{LevelEntry, LevelSpec, Weights, encode};
 use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve};
+use oaaxc_passes::rules::rules;
 use oaaxc_target_api::{CodeObject, Device, EmitCx, Level, Target};
 
 use crate::pass_check::PassCheck;
@@ -90,17 +92,29 @@ impl Progress for Silent {
     fn note(&mut self, _: &str) {}
 }
 
-/// Graph passes that serve every target: fold what is constant, drop what is unused.
+/// Graph passes that serve every target: fold what is constant, take the branches that are decided, rewrite by the
+/// rules, drop what is unused.
 pub fn simplify(graph: &mut Graph) {
     dead::dead(graph);
     // Each round knows more sizes than the one before; models need one or two.
     for _ in 0..8 {
         fold(graph);
-        if refine::refine(graph) == 0 {
+        let changes = branches(graph) + rewrite(graph).values().sum::<usize>() + refine::refine(graph);
+        if changes == 0 {
             break;
         }
     }
     dead::dead(graph);
+}
+
+/// Puts branches whose conditions are constants in the place of their nodes; how many.
+pub fn branches(graph: &mut Graph) -> usize {
+    branch::branch(graph, &oaaxc_ops::control::decided)
+}
+
+/// Applies the rewrite rules; how often each did.
+pub fn rewrite(graph: &mut Graph) -> BTreeMap<String, usize> {
+    rules(graph, &oaaxc_ops::find)
 }
 
 /// Evaluates nodes whose operands are constants.

@@ -11,7 +11,7 @@ use oaaxc_passes::kernel::encode::Weights;
 use crate::execute::{self, Loaded};
 use crate::pipeline::{Compiled, Options, Progress, Text, compile, simplify};
 use crate::placement::Placement;
-use crate::{artefact, targets};
+use crate::{artefact, pass_check, targets};
 
 /// Larger constants are cut in printed graphs.
 pub const TEXT_ELEMENTS: usize = 64;
@@ -88,7 +88,17 @@ pub fn build(
 ) -> Result<Built, Diagnostics> {
     // Before the import: a mistyped target should not cost the time of one.
     find_all(names)?;
-    let (graph, warnings) = load(model, import_options, progress)?;
+    let (graph, warnings) = if options.verify_passes {
+        progress.phase("import");
+        let imported = read(model, import_options)?;
+        let mut graph = imported.graph.clone();
+        simplify(&mut graph);
+        progress.phase("verify");
+        progress.note(&pass_check::graph_passes(&imported.graph, &graph, options)?);
+        (graph, imported.warnings)
+    } else {
+        load(model, import_options, progress)?
+    };
     let mut built = build_graph(graph, names, options, progress)?;
     built.warnings.splice(..0, warnings);
     Ok(built)

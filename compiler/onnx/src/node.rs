@@ -141,7 +141,7 @@ impl Importer<'_> {
                 .map_err(|d| describe(d, &self.graph, &node))?;
         }
         if let Some(rule) = oaaxc_ops::control::bodies(op) {
-            if let Some(which) = (rule.decided)(&UpgradeCx { graph: &mut self.graph, node: &mut node, version })
+            if let Some(which) = (rule.decided)(&self.graph, &node)
                 && let Some(body) = rule.attributes.get(which).and_then(|name| split.graphs.get(*name))
             {
                 return self.only_body(block, body, proto, env, origin);

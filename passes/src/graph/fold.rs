@@ -42,7 +42,7 @@ pub fn fold(graph: &mut Graph, is_random: &dyn Fn(&Node) -> bool) -> usize {
 }
 
 /// The results, where every operand is a constant and the budget holds.
-fn evaluate(graph: &Graph, id: NodeId) -> Option<Vec<Datum>> {
+pub(crate) fn evaluate(graph: &Graph, id: NodeId) -> Option<Vec<Datum>> {
     let node = &graph.nodes[id];
     if !node.blocks.is_empty() {
         return None;

@@ -1,5 +1,6 @@
 //! Passes over the typed graph.
 
+pub mod branch;
 pub mod dead;
 pub mod fold;
 pub mod refine;

@@ -24,17 +24,23 @@ pub fn refine(graph: &mut Graph) -> usize {
             }
         }
     }
-    if !map.is_empty() {
-        let know = |e: &Expr| e.substitute(&|s| map.get(&s).cloned().unwrap_or(Expr::sym(s)), &Expr::axis);
-        for (_, value) in graph.values.iter_mut() {
-            rewrite(&mut value.fact.ty, &know);
-            value.fact.known.iter_mut().flatten().for_each(|e| *e = know(e));
-        }
-        for (_, node) in graph.nodes.iter_mut() {
-            node.checks.iter_mut().for_each(|check| check.holds = know(&check.holds));
-        }
-    }
+    know(graph, &map);
     map.len()
+}
+
+/// Every fact and every check that mentions one of these sizes learns what it is.
+pub(super) fn know(graph: &mut Graph, map: &BTreeMap<SymId, Expr>) {
+    if map.is_empty() {
+        return;
+    }
+    let know = |e: &Expr| e.substitute(&|s| map.get(&s).cloned().unwrap_or(Expr::sym(s)), &Expr::axis);
+    for (_, value) in graph.values.iter_mut() {
+        rewrite(&mut value.fact.ty, &know);
+        value.fact.known.iter_mut().flatten().for_each(|e| *e = know(e));
+    }
+    for (_, node) in graph.nodes.iter_mut() {
+        node.checks.iter_mut().for_each(|check| check.holds = know(&check.holds));
+    }
 }
 
 /// What inference says of a node's results today, as far as it needs no new names.

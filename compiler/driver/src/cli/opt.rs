@@ -12,7 +12,7 @@ use crate::{session, targets};
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Passes over the graph: dead, fold, simplify (dead, fold, dead).
+Passes over the graph: dead, fold, branch, rules, simplify (all of them until nothing changes).
 Passes that lower it for a target: lower, resolve, precompute, fuse, pack; the kernels after that pass are printed.
 
 Examples:
@@ -23,7 +23,7 @@ pub struct Arguments {
     path: PathBuf,
     /// What to run, in order; without one the graph is printed as it is
     #[arg(short, long = "pass", value_name = "PASS", value_delimiter = ',',
-          value_parser = ["dead", "fold", "simplify", "lower", "resolve", "precompute", "fuse", "pack"])]
+          value_parser = ["dead", "fold", "branch", "rules", "simplify", "lower", "resolve", "precompute", "fuse", "pack"])]
     passes: Vec<String>,
     /// Constants with more elements than this are cut; the text is then no input
     #[arg(long, value_name = "N", default_value_t = session::TEXT_ELEMENTS)]
@@ -41,6 +41,11 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
         match pass.as_str() {
             "dead" => drop(oaaxc_passes::graph::dead::dead(&mut graph)),
             "fold" => pipeline::fold(&mut graph),
+            "branch" => drop(pipeline::branches(&mut graph)),
+            "rules" => {
+                let applied = pipeline::rewrite(&mut graph);
+                applied.iter().for_each(|(rule, times)| console.note(&format!("{rule}: {times}")));
+            }
             "simplify" => pipeline::simplify(&mut graph),
             lowering => return kernels(&graph, lowering, arguments, console),
         }

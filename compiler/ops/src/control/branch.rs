@@ -15,7 +15,7 @@ use oaaxc_ir::lower::LowerCx;
 use oaaxc_ir::op::{Lower, OpDef, no_upgrade};
 use oaaxc_ir::program::Instr;
 use oaaxc_ir::types::Fact;
-use oaaxc_ir::{DType, Datum, Node, ReadAttributes, ReadOperands, TensorType, Type};
+use oaaxc_ir::{DType, Datum, Graph, Node, ReadAttributes, ReadOperands, TensorType, Type};
 
 use super::Bodies;
 
@@ -25,12 +25,15 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 pub static IF: OpDef = OpDef { name: "If", domain: "", upgrade: no_upgrade, infer, eval, lower: Lower::Host(lower) };
 
 /// Its bodies: they have no inputs.
-pub static IF_BODIES: Bodies = Bodies {
-    attributes: &["then_branch", "else_branch"],
-    inputs: |_| Ok(Vec::new()),
-    decided: |cx| Some(usize::from(*cx.known_ints(0)?.first()? == 0)),
-    carried: |_| Vec::new(),
-};
+pub static IF_BODIES: Bodies =
+    Bodies { attributes: &["then_branch", "else_branch"], inputs: |_| Ok(Vec::new()), decided, carried: |_| Vec::new() };
+
+/// The branch of a condition that is a constant.
+fn decided(graph: &Graph, node: &Node) -> Option<usize> {
+    let condition = (*node.inputs.first()?)?;
+    let known = graph.values[condition].fact.known.as_ref()?;
+    Some(usize::from(known.first()?.is(0))).filter(|_| known.iter().all(|e| e.as_const().is_some()))
+}
 
 fn infer(cx: &mut InferCx) -> Result<()> {
     if cx.dtype(0)? != DType::Bool {

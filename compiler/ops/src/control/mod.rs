@@ -17,7 +17,7 @@ use oaaxc_ir::lower::{Arg, LowerCx};
 use oaaxc_ir::op::OpDef;
 use oaaxc_ir::types::Fact;
 use oaaxc_ir::upgrade::UpgradeCx;
-use oaaxc_ir::{Expr, Node, ReadAttributes, Tensor, Type, ValueId};
+use oaaxc_ir::{Expr, Graph, Node, ReadAttributes, Tensor, Type, ValueId};
 
 /// The operators of this group.
 pub static OPS: &[&OpDef] = &[
@@ -45,8 +45,9 @@ pub struct Bodies {
     pub attributes: &'static [&'static str],
     /// What is known of the inputs of a body (all bodies of an operator have the same inputs), before it is imported.
     pub inputs: fn(&mut UpgradeCx) -> Result<Vec<Fact>, Diagnostic>,
-    /// The only body that will run, where that is known before any body is imported: it takes the node's place.
-    pub decided: fn(&UpgradeCx) -> Option<usize>,
+    /// The only body that will run, where that is known (at import before any body is read, or after folding): it takes
+    /// the node's place.
+    pub decided: fn(&Graph, &Node) -> Option<usize>,
     /// (input, output) of the body that are one variable: the output is the input of the next iteration.
     pub carried: fn(&Node) -> Vec<(usize, usize)>,
 }
@@ -60,6 +61,11 @@ pub fn bodies(op: &OpDef) -> Option<&'static Bodies> {
         (&sequence::MAP, &sequence::MAP_BODIES),
     ];
     rules.into_iter().find(|(owner, _)| std::ptr::eq(*owner, op)).map(|(_, rule)| rule)
+}
+
+/// The number of the only body of a node that will run, where that is known.
+pub fn decided(graph: &Graph, node: &Node) -> Option<usize> {
+    (bodies(node.op)?.decided)(graph, node)
 }
 
 /// The tensor of a node that only stands for one; `None` for every other operator.

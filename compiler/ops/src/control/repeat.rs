@@ -26,7 +26,7 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 pub static LOOP: OpDef = OpDef { name: "Loop", domain: "", upgrade: no_upgrade, infer, eval, lower: Lower::Host(lower) };
 
 /// Its body: iteration number, condition, carried values.
-pub static LOOP_BODIES: Bodies = Bodies { attributes: &["body"], inputs, decided: |_| None, carried };
+pub static LOOP_BODIES: Bodies = Bodies { attributes: &["body"], inputs, decided: |_, _| None, carried };
 
 fn inputs(cx: &mut UpgradeCx) -> Result<Vec<Fact>> {
     let counter = cx.graph.symbols.fresh("iteration");

@@ -24,7 +24,7 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 pub static SCAN: OpDef = OpDef { name: "Scan", domain: "", upgrade, infer, eval, lower: Lower::Host(lower) };
 
 /// Its body: states, then slices.
-pub static SCAN_BODIES: Bodies = Bodies { attributes: &["body"], inputs, decided: |_| None, carried };
+pub static SCAN_BODIES: Bodies = Bodies { attributes: &["body"], inputs, decided: |_, _| None, carried };
 
 fn upgrade(cx: &mut UpgradeCx) -> Result<()> {
     if cx.version < 9 {

@@ -49,7 +49,7 @@ pub static SPLIT: OpDef = operator("SplitToSequence", infer_split, eval_split, l
 /// A body applied to each element.
 pub static MAP: OpDef = operator("SequenceMap", infer_map, eval_map, lowering::refuse);
 /// The body of `MAP`: an element of each sequence, other operands whole.
-pub static MAP_BODIES: Bodies = Bodies { attributes: &["body"], inputs: map_inputs, decided: |_| None, carried: no_carried };
+pub static MAP_BODIES: Bodies = Bodies { attributes: &["body"], inputs: map_inputs, decided: |_, _| None, carried: no_carried };
 
 /// The element type of a sequence operand.
 fn element(cx: &impl ReadOperands, index: usize) -> Result<Type> {
