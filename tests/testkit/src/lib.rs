@@ -172,3 +172,19 @@ pub fn opencl() {
 pub fn write_package(package: &Package, path: &Path) {
     write_archive(package, path).expect("the archive is written");
 }
+
+/// Builds the stand-in of a vendor's driver (`tests/stand-ins`) in `folder`; gives its path.
+pub fn stand_in(gpu: gpu::Gpu, folder: &Path) -> PathBuf {
+    let (name, sources) = match gpu {
+        gpu::Gpu::Gfx942 => ("libamdhip64.so", ["device.c", "hsaco.c", "hip.c"]),
+        gpu::Gpu::Sm80 => ("libcuda.so.1", ["device.c", "ptx.c", "cuda.c"]),
+        gpu::Gpu::Spirv => panic!("OpenCL is executed, there is no stand-in for it"),
+    };
+    let library = folder.join(name);
+    let home = root().join("tests/stand-ins");
+    let sources = sources.map(|source| home.join(source).to_str().expect("UTF-8").to_owned());
+    let flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-o"];
+    let words = flags.iter().copied().chain([library.to_str().expect("UTF-8")]).chain(sources.iter().map(String::as_str));
+    run("cc", &words.chain(["-lpthread"]).collect::<Vec<_>>());
+    library
+}

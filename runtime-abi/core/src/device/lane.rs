@@ -112,7 +112,9 @@ impl Lane {
         self.is_busy = false;
         self.is_unsettled = false;
         self.is_stained = true;
-        let _ = self.driver.wait(self.queue);
+        if let Ok(_entered) = Entered::new(&self.driver) {
+            let _ = self.driver.wait(self.queue);
+        }
     }
 
     /// Puts a copy to the device on the queue. `constant`: the source stays as it is until the run ends.
@@ -177,8 +179,10 @@ impl Lane {
     /// The arena, of at least `bytes` bytes: first address. What it held is lost if it grows.
     pub fn arena(&mut self, bytes: u64) -> Result<u64> {
         if self.arena.as_ref().is_none_or(|arena| arena.capacity() < bytes) {
-            self.drain()?;
-            self.arena = None; // Before the larger one is asked for.
+            if self.arena.is_some() {
+                self.drain()?;
+                self.arena = None; // Before the larger one is asked for.
+            }
             self.arena = Some(self.block(bytes)?);
         }
         Ok(self.arena.as_ref().map_or(0, Block::address))
@@ -257,8 +261,10 @@ impl Lane {
         let launched = groups.min(limit);
         let needed = scratch.saturating_mul(launched);
         if needed > 0 && self.scratch.as_ref().is_none_or(|block| block.capacity() < needed) {
-            self.drain()?;
-            self.scratch = None;
+            if self.scratch.is_some() {
+                self.drain()?;
+                self.scratch = None;
+            }
             self.scratch = Some(self.block(needed)?);
         }
         let buffers = self.values.len();
