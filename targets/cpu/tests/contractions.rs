@@ -34,3 +34,8 @@ fn integer_products_are_exact() {
 fn integer_convolutions_are_exact() {
     cases::integer_convolutions_are_exact(&mut check);
 }
+
+#[test]
+fn products_of_halves() {
+    cases::products_of_halves(&mut check);
+}

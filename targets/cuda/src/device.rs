@@ -4,6 +4,7 @@ use oaaxc_llvm::{Level, WorkerPool};
 use oaaxc_target_api::{Device, Target};
 use oaaxc_target_gpu::{Gpu, GpuTarget};
 
+use crate::matrix::MMA;
 use crate::ptx::join;
 
 /// Compute capabilities with the PTX version that first knew them: A100, H100, B200, RTX 5090.
@@ -25,6 +26,7 @@ pub fn gpu() -> Gpu {
         threads: 256,
         shared: 48 * 1024,
         f64: true,
+        matrix: MMA,
     }
 }
 

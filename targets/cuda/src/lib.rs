@@ -3,6 +3,7 @@
 //! Nothing here was run on hardware; the tests have every kernel form assembled by NVIDIA's own assembler.
 
 mod device;
+mod matrix;
 mod ptx;
 
 pub use device::{CHIPS, gpu, machine, target, targets};

@@ -89,3 +89,8 @@ fn integer_products_are_exact() {
 fn integer_convolutions_are_exact() {
     contractions::integer_convolutions_are_exact(&mut check);
 }
+
+#[test]
+fn products_of_halves() {
+    contractions::products_of_halves(&mut check);
+}

@@ -83,7 +83,7 @@ impl Generator<'_> {
         }
     }
     fn kernel(&mut self, kernel: &Kernel) -> Result<Expr, String> {
-        if let Some(plan) = contract::plan(kernel, &mut self.resolver) {
+        if let Some(plan) = contract::plan(kernel, &mut self.resolver, self.group.gpu) {
             self.em.scope.ranges = self.resolver.ranges.clone();
             return Ok(plan.emit(&mut self.group, &mut self.em));
         }

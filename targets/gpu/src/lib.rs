@@ -16,6 +16,6 @@ mod schedule;
 mod sort;
 mod target;
 
-pub use device::Gpu;
+pub use device::{Fragment, Gpu, Lane, Matrix};
 pub use kernel::{Emitted, emit as emit_kernel};
 pub use target::{GpuTarget, Pack, Workers, emit_named};

@@ -4,11 +4,13 @@ use oaaxc_llvm::{Level, WorkerPool};
 use oaaxc_target_api::{Device, Target};
 use oaaxc_target_gpu::{Gpu, GpuTarget};
 
+use crate::matrix;
+
 /// The chips that `rocm` stands for: MI200, MI300, MI350, RX 7900, RX 9070.
 pub const CHIPS: &[&str] = &["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"];
 
-/// What all of them have: 64 KiB of local memory; vectors of 64 threads, or of 32 on gfx1x.
-pub fn gpu() -> Gpu {
+/// What a chip has: all have 64 KiB of local memory; vectors of 64 threads, or of 32 on gfx1x.
+pub fn gpu(chip: &str) -> Gpu {
     Gpu {
         convention: "amdgpu_kernelcc",
         attributes: "attributes {rocdl.reqd_work_group_size = array<i32: $threads, 1, 1>, \
@@ -27,6 +29,7 @@ pub fn gpu() -> Gpu {
         threads: 256,
         shared: 64 * 1024,
         f64: true,
+        matrix: matrix::of(chip),
     }
 }
 
@@ -41,7 +44,7 @@ pub fn target(name: &str) -> Option<Box<dyn Target>> {
     Some(Box::new(GpuTarget {
         name: name.into(),
         device: Device { kind: "gpu", arch: "amdgcn", strict: false, panel: 0 },
-        gpu: gpu(),
+        gpu: gpu(chip),
         machine: machine(chip),
         level: chip.into(),
         extension: "hsaco",

@@ -3,5 +3,6 @@
 //! Nothing here was run on hardware; the tests link every kernel form and read the metadata back.
 
 mod device;
+mod matrix;
 
 pub use device::{CHIPS, gpu, machine, target, targets};

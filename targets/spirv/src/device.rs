@@ -25,6 +25,7 @@ pub fn gpu() -> Gpu {
         threads: 256,
         shared: 32 * 1024,
         f64: true,
+        matrix: &[],
     }
 }
 

@@ -265,3 +265,15 @@ pub fn integer_convolutions_are_exact(check: Check) {
         compare(check, &k, &dims);
     }
 }
+
+/// Products of halves, summed in single precision: the kind that matrix instructions compute.
+pub fn products_of_halves(check: Check) {
+    for dtype in [DType::F16, DType::BF16] {
+        for (d, transposed) in [([1, 70, 90, 40], true), ([2, 5, 65, 33], false)] {
+            let mut k = matmul(numbers(d), false, false, transposed);
+            k.buffers[0].dtype = dtype;
+            k.buffers[1].dtype = dtype;
+            compare(check, &k, &[]);
+        }
+    }
+}

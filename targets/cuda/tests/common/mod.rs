@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-use oaaxc_ir::kernel::Kernel;
+use oaaxc_ir::DType;
+use oaaxc_ir::kernel::{BufferId, Kernel, Step};
 use oaaxc_llvm::compile_module;
 use oaaxc_target_cuda::{CHIPS, gpu, machine};
 use oaaxc_target_gpu::emit_kernel;
@@ -19,6 +20,8 @@ pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
     for (chip, _) in CHIPS {
         let level = machine(chip).unwrap();
         let text = compile_module(&emitted.text, &level).unwrap_or_else(|e| panic!("{chip}: {e}\n{}", emitted.text));
+        let matrix = String::from_utf8_lossy(&text).contains("mma.sync");
+        assert_eq!(matrix, has_halves(kernel), "{chip} {}: matrix instructions", kernel.name.0);
         assemble(&text, chip, &kernel.name.0);
     }
 }
@@ -48,4 +51,10 @@ fn assemble(text: &[u8], chip: &str, name: &str) {
 fn is_new(text: &str) -> bool {
     static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     KNOWN.lock().unwrap_or_else(|p| p.into_inner()).insert(text.to_string())
+}
+
+/// Whether the kernel is a product of plain halves.
+fn has_halves(kernel: &Kernel) -> bool {
+    let half = |b: BufferId| matches!(kernel.buffer(b).dtype, DType::F16 | DType::BF16);
+    matches!(kernel.single_step(), Some(Step::Contract(c)) if half(c.a.buffer) && half(c.b.buffer))
 }

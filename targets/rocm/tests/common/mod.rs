@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use oaaxc_ir::kernel::Kernel;
+use oaaxc_ir::DType;
+use oaaxc_ir::kernel::{BufferId, Kernel, Step};
 use oaaxc_llvm::{compile_module, emit_asm, link};
 use oaaxc_target_gpu::emit_kernel;
 use oaaxc_target_rocm::{CHIPS, gpu, machine};
 
 /// Links for each chip: no undefined symbol (the linker), no flat access, no private memory, groups of known size.
 pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
-    let emitted = emit_kernel(kernel, "kernel_under_test", &gpu()).unwrap();
-    if !is_new(&emitted.text) {
-        return;
-    }
     for chip in CHIPS {
+        let emitted = emit_kernel(kernel, "kernel_under_test", &gpu(chip)).unwrap();
+        if !is_new(&format!("{chip} {}", emitted.text)) {
+            continue;
+        }
         let level = machine(chip);
         let object = compile_module(&emitted.text, &level).unwrap_or_else(|e| panic!("{chip}: {e}\n{}", emitted.text));
         link(&[object], &level).unwrap_or_else(|e| panic!("{chip} {}: {e}", kernel.name.0));
@@ -25,6 +26,9 @@ pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
         let value = |key: &str| text.lines().find_map(|l| l.trim().strip_prefix(key)).map(str::trim);
         assert_eq!(value(".private_segment_fixed_size:"), Some("0"), "{chip} {name}: private memory");
         assert_eq!(value(".max_flat_workgroup_size:"), Some(emitted.threads.to_string().as_str()), "{chip} {name}");
+        // Halves are multiplied by matrix instructions.
+        let matrix = text.contains("v_mfma_") || text.contains("v_wmma_");
+        assert_eq!(matrix, has_halves(kernel), "{chip} {name}: matrix instructions");
         assert!(text.contains(".amdhsa_code_object_version 5"), "{chip} {name}");
     }
 }
@@ -33,4 +37,10 @@ pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
 fn is_new(text: &str) -> bool {
     static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     KNOWN.lock().unwrap_or_else(|p| p.into_inner()).insert(text.to_string())
+}
+
+/// Whether the kernel is a product of plain halves.
+fn has_halves(kernel: &Kernel) -> bool {
+    let half = |b: BufferId| matches!(kernel.buffer(b).dtype, DType::F16 | DType::BF16);
+    matches!(kernel.single_step(), Some(Step::Contract(c)) if half(c.a.buffer) && half(c.b.buffer))
 }
