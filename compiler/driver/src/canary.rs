@@ -13,7 +13,7 @@ use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_container::{Canary, PackageFile, Role, Tolerance};
 
 use crate::data::{self, Comparison, Seed};
-use crate::execute::{self, Loaded};
+use crate::execute::{self, Loaded, Wanted};
 use crate::pipeline::{Options, Silent};
 use crate::session::{Built, Opened, build_graph};
 
@@ -34,8 +34,10 @@ pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>,
         Opened::package(&strict.package, options.jobs)
     } else {
         // The lowest level gives the same numbers on every machine, so the artefact has the same bytes.
-        let lowest = built.package.manifest.variants.first().and_then(|v| v.needs.cpu_levels.first().cloned());
-        Opened::package_at(&built.package, options.jobs, lowest.as_deref())
+        let host = built.package.manifest.variants.iter().find(|v| v.needs.device.is_none());
+        let level = host.and_then(|v| v.needs.cpu_levels.first().cloned());
+        let variant = host.map(|v| v.id.clone());
+        Opened::package_as(&built.package, &Wanted { level, variant, ..Wanted::threads(options.jobs) })
     }
     .map_err(|d| d.message)?;
     let run = execute::run_seeded(&opened.loaded, &BTreeMap::new(), dims, SEED).map_err(|d| d.message)?;

@@ -25,9 +25,39 @@ pub struct Loaded {
     pub types: Vec<DType>,
 }
 
+/// What may be asked of an artefact when it is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Workers; 0 for the number of processors.
+    pub threads: usize,
+    /// This CPU level or a lower one.
+    pub level: Option<String>,
+    /// A variant by its id, its target or its target's family; `None`: what `OAAX_TARGET` says, or any.
+    pub variant: Option<String>,
+    /// `cpu`, `gpu`, `opencl:0` …; `None`: any.
+    pub device: Option<String>,
+}
+
+impl Wanted {
+    /// Anything, with so many workers.
+    pub fn threads(threads: usize) -> Wanted {
+        Wanted { threads, ..Wanted::default() }
+    }
+    /// As the runtime wants it.
+    pub fn options(&self) -> Options {
+        Options {
+            threads: self.threads,
+            cpu_level: self.level.clone(),
+            variant: self.variant.clone(),
+            device: self.device.clone(),
+            ..Options::default()
+        }
+    }
+}
+
 /// Opens an artefact.
-pub fn open(path: &Path, threads: usize, level: Option<&str>) -> Result<Loaded, Diagnostic> {
-    let options = Options { threads, cpu_level: level.map(str::to_string), ..Options::default() };
+pub fn open(path: &Path, wanted: &Wanted) -> Result<Loaded, Diagnostic> {
+    let options = wanted.options();
     let model = Model::open(path, &options).map_err(|e| artefact_error(path, &e))?;
     let (inputs, outputs) = oaax_core::ports(model.program());
     let types = outputs.iter().map(element_type).collect::<Result<Vec<_>, _>>()?;
@@ -56,7 +86,8 @@ fn narrow_types(path: &Path, outputs: &[PortInfo], mut types: Vec<DType>) -> Res
     Ok(types)
 }
 
-fn artefact_error(path: &Path, error: &oaax_core::Error) -> Diagnostic {
+/// An error of opening as a diagnostic.
+pub fn artefact_error(path: &Path, error: &oaax_core::Error) -> Diagnostic {
     let code = match error.status {
         oaax_core::Status::Unsupported | oaax_core::Status::DeviceError => Code::DEVICE,
         oaax_core::Status::NotFound => Code::IO,

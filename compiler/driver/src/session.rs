@@ -8,7 +8,7 @@ use oaaxc_ir::Graph;
 use oaaxc_onnx::{ImportOptions, Imported, import, import_text};
 use oaaxc_passes::kernel::encode::Weights;
 
-use crate::execute::{self, Loaded};
+use crate::execute::{self, Loaded, Wanted};
 use crate::pipeline::{Compiled, Options, Progress, Text, compile, simplify};
 use crate::placement::Placement;
 use crate::{artefact, pass_check, targets};
@@ -137,21 +137,26 @@ pub struct Opened {
 
 impl Opened {
     /// Opens an artefact that lies somewhere.
-    pub fn file(path: &Path, threads: usize, level: Option<&str>) -> Result<Opened, Diagnostic> {
-        Ok(Opened { loaded: execute::open(path, threads, level)?, path: path.to_path_buf(), folder: None })
+    pub fn file(path: &Path, wanted: &Wanted) -> Result<Opened, Diagnostic> {
+        Ok(Opened { loaded: execute::open(path, wanted)?, path: path.to_path_buf(), folder: None })
     }
     /// Writes a package to a folder of its own and opens it.
     pub fn package(package: &Package, threads: usize) -> Result<Opened, Diagnostic> {
-        Opened::package_at(package, threads, None)
+        Opened::package_as(package, &Wanted::threads(threads))
     }
-    /// As `package`, running no higher CPU level than this.
-    pub fn package_at(package: &Package, threads: usize, level: Option<&str>) -> Result<Opened, Diagnostic> {
+    /// As `package`, with more to ask for.
+    pub fn package_as(package: &Package, wanted: &Wanted) -> Result<Opened, Diagnostic> {
+        let mut wanted = wanted.clone();
+        // What the environment asks for is meant for the user's artefacts, not for an oracle's.
+        if let [only] = &package.manifest.variants[..] {
+            wanted.variant = Some(only.id.clone());
+        }
         let failed = |e: &dyn std::fmt::Display| Diagnostic::error(Code::IO, format!("cannot write a temporary artefact: {e}"));
         let folder =
             tempfile::Builder::new().prefix(&format!("oaaxc-{}-", std::process::id())).tempdir().map_err(|e| failed(&e))?;
         let path = folder.path().join("model.oaax");
         oaaxc_container::write_archive(package, &path).map_err(|e| failed(&e))?;
-        let loaded = execute::open(&path, threads, level)?;
+        let loaded = execute::open(&path, &wanted)?;
         Ok(Opened { loaded, path, folder: Some(folder) })
     }
     /// Whether it was built for this alone.

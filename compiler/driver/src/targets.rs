@@ -33,6 +33,19 @@ pub static KNOWN: &[(&str, &str)] = &[
     ("cuda:sm_120", "NVIDIA RTX 5090"),
 ];
 
+/// What was done with a target's code before it was released: executed on such hardware, executed by something
+/// that stands for it, or only compiled and looked at by the maker's tools. Nothing of a GPU was measured.
+pub fn checked(name: &str) -> &'static str {
+    let family = name.split(':').next().unwrap_or(name);
+    match family {
+        "spirv" => "executed on OpenCL's run-time for CPUs; not measured on a GPU",
+        "rocm" => "compiled, linked and looked at; never executed, not measured",
+        "cuda" => "compiled and assembled by ptxas; never executed, not measured",
+        _ if name.contains("aarch64") || name.contains("riscv64") => "executed in an emulator; not measured",
+        _ => "executed and measured",
+    }
+}
+
 /// What compiles the kernels of a GPU's program that its device cannot run: the lowest level of each architecture.
 pub static HOSTS: &[&str] = &["cpu:x86-64-v2", "cpu:aarch64+neon"];
 

@@ -7,6 +7,7 @@ use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::Tensor;
 use oaaxc_onnx::ImportOptions;
 
+use crate::execute::Wanted;
 use crate::pipeline::Options;
 use crate::placement::Fallback;
 use crate::{data, session, targets};
@@ -114,6 +115,14 @@ pub struct TargetArguments {
 }
 
 impl TargetArguments {
+    /// The variant of an artefact that is meant, if one is.
+    pub fn only(&self) -> Result<Option<String>, Diagnostics> {
+        match &self.targets[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one.clone())),
+            _ => Err(usage("an artefact runs one of its variants: give one --target, or none")),
+        }
+    }
     /// The names, each once, in the user's order; a family stands for its members, `cpu` where none is given.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
@@ -126,6 +135,21 @@ impl TargetArguments {
             names.push("cpu".into());
         }
         names
+    }
+}
+
+/// Where to run.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct DeviceArguments {
+    /// Run on this device: cpu, gpu, hip, cuda or opencl, with a number as in opencl:0 [default: what fits first]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+}
+
+impl DeviceArguments {
+    /// As an artefact is opened with it.
+    pub fn wanted(&self, threads: usize) -> Wanted {
+        Wanted { threads, device: self.device.clone(), ..Wanted::default() }
     }
 }
 

@@ -12,13 +12,15 @@ use oaaxc_ir::Tensor;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::arguments::{CompileArguments, InputArguments, ModelArguments, TargetArguments, is_model, one, usage};
+use super::arguments::{
+    CompileArguments, DeviceArguments, InputArguments, ModelArguments, TargetArguments, is_model, one, usage,
+};
 use super::console::Console;
 use super::peer::Peer;
 use super::profile::{self, Profile};
 use super::run::{Source, open};
 use super::table::{Table, bytes, seconds};
-use crate::execute::{self, Request};
+use crate::execute::{self, Request, Wanted};
 use crate::pipeline::Silent;
 use crate::session::{self, Opened};
 use crate::{canary, data};
@@ -43,6 +45,8 @@ pub struct Arguments {
     reading: ModelArguments,
     #[command(flatten)]
     compiling: CompileArguments,
+    #[command(flatten)]
+    device: DeviceArguments,
     /// Threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -84,12 +88,15 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
         targets: &arguments.targets,
         reading: &arguments.reading,
         compiling: &arguments.compiling,
+        device: &arguments.device,
     };
     let built = open(&source, arguments.threads, None, console)?;
     // What the compiler needed is not what a run needs.
     reset_peak_memory();
     let start = Instant::now();
-    let opened = Opened::file(&built.path, arguments.threads, None).map_err(one)?;
+    let variant = Some(built.loaded.model.variant.clone());
+    let wanted = Wanted { variant, ..arguments.device.wanted(arguments.threads) };
+    let opened = Opened::file(&built.path, &wanted).map_err(one)?;
     let load = start.elapsed().as_secs_f64();
     let run = execute::run_seeded(&opened.loaded, &arguments.inputs.read()?, &arguments.reading.sizes()?, arguments.inputs.seed)
         .map_err(one)?;

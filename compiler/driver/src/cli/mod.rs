@@ -24,6 +24,7 @@ mod peer;
 mod profile;
 mod progress;
 mod run;
+mod select;
 mod signals;
 mod table;
 mod targets;
@@ -94,6 +95,8 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Run passes over a graph and print it
     Opt(opt::Arguments),
+    /// Show which variant of an artefact runs here, and why
+    Select(select::Arguments),
     /// List the targets
     Targets(targets::Arguments),
     /// List the operators and what is done with each
@@ -153,6 +156,7 @@ fn dispatch(command: &Command, console: &Console) -> u8 {
         Command::Conformance(arguments) => conformance::main(arguments, console),
         Command::Inspect(arguments) => inspect::main(arguments, console),
         Command::Opt(arguments) => opt::main(arguments, console),
+        Command::Select(arguments) => select::main(arguments, console),
         Command::Targets(arguments) => targets::main(arguments, console),
         Command::Ops(arguments) => ops::main(arguments, console),
         Command::Explain(arguments) => explain::main(arguments, console),

@@ -9,7 +9,9 @@ use oaaxc_ir::Tensor;
 use serde_json::json;
 
 use super::Outcome;
-use super::arguments::{CompileArguments, InputArguments, ModelArguments, TargetArguments, io_error, is_model, one};
+use super::arguments::{
+    CompileArguments, DeviceArguments, InputArguments, ModelArguments, TargetArguments, io_error, is_model, one,
+};
 use super::console::Console;
 use super::progress::Phases;
 use super::signals;
@@ -34,6 +36,8 @@ pub struct Arguments {
     reading: ModelArguments,
     #[command(flatten)]
     compiling: CompileArguments,
+    #[command(flatten)]
+    device: DeviceArguments,
     /// Write one file per output, named after it
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -58,6 +62,7 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
         targets: &arguments.targets,
         reading: &arguments.reading,
         compiling: &arguments.compiling,
+        device: &arguments.device,
     };
     let opened = open(&source, threads, arguments.level.as_deref(), console)?;
     let start = Instant::now();
@@ -76,18 +81,23 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
 pub struct Source<'a> {
     /// The artefact or model.
     pub path: &'a Path,
-    /// For a model.
+    /// For a model; of an artefact, the variant to run.
     pub targets: &'a TargetArguments,
     /// For a model.
     pub reading: &'a ModelArguments,
     /// For a model.
     pub compiling: &'a CompileArguments,
+    /// Where it runs.
+    pub device: &'a DeviceArguments,
 }
 
 /// Opens an artefact; a model is compiled into a temporary one first.
 pub fn open(source: &Source, threads: usize, level: Option<&str>, console: &Console) -> Result<Opened, Diagnostics> {
+    let mut wanted = source.device.wanted(threads);
+    wanted.level = level.map(str::to_string);
     if !is_model(source.path) {
-        let opened = Opened::file(source.path, threads, level).map_err(one)?;
+        wanted.variant = source.targets.only()?;
+        let opened = Opened::file(source.path, &wanted).map_err(one)?;
         data::check_names(&opened.loaded.inputs, &source.reading.sizes()?).map_err(one)?;
         return Ok(opened);
     }
@@ -100,7 +110,7 @@ pub fn open(source: &Source, threads: usize, level: Option<&str>, console: &Cons
     let built = build(source.path, &names, &source.reading.options()?, &options, &mut phases)?;
     phases.finish();
     console.diagnostics(&built.warnings);
-    Opened::package(&built.package, threads).map_err(one)
+    Opened::package_as(&built.package, &wanted).map_err(one)
 }
 
 fn write_all(folder: &Path, names: &[String], outputs: &[Tensor], form: &str) -> Result<Vec<PathBuf>, Diagnostics> {

@@ -10,14 +10,14 @@ use oaaxc_ir::{Def, Graph, ValueId};
 use serde_json::json;
 
 use super::Outcome;
-use super::arguments::{CompileArguments, InputArguments, ModelArguments, one, usage};
+use super::arguments::{CompileArguments, DeviceArguments, InputArguments, ModelArguments, one, usage};
 use super::console::Console;
 use super::nodes;
 use super::progress::Phases;
 use super::table::Table;
 use crate::canary;
 use crate::data::{self, Comparison, Tolerance};
-use crate::execute::{self, Run};
+use crate::execute::{self, Run, Wanted};
 use crate::node_check::{self, Keep};
 use crate::pipeline::{Options, Progress, Silent};
 use crate::session::{self, Opened};
@@ -44,8 +44,8 @@ pub struct Arguments {
     #[arg(long, value_name = "KEPT", requires = "model", conflicts_with = "bisect", num_args = 0..=1,
           default_missing_value = "every", value_parser = ["every", "stored"])]
     per_node: Option<String>,
-    /// Compare these inputs' runs for this target, where the artefact has several [default: the one that runs here]
-    #[arg(short, long, value_name = "TARGET", requires = "per_node")]
+    /// Verify this variant, where the artefact has several [default: the first that runs here]
+    #[arg(short, long, value_name = "TARGET")]
     target: Option<String>,
     /// Allowed difference relative to an output's greatest magnitude
     #[arg(long, default_value_t = data::TOLERANCE.relative)]
@@ -59,6 +59,8 @@ pub struct Arguments {
     reading: ModelArguments,
     #[command(flatten)]
     compiling: CompileArguments,
+    #[command(flatten)]
+    device: DeviceArguments,
     /// Threads [default: one for each processor]
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -66,7 +68,9 @@ pub struct Arguments {
 
 /// Verifies.
 pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
-    let opened = Opened::file(&arguments.artefact, arguments.threads, None).map_err(one)?;
+    let variant = arguments.target.clone();
+    let wanted = Wanted { variant, ..arguments.device.wanted(arguments.threads) };
+    let opened = Opened::file(&arguments.artefact, &wanted).map_err(one)?;
     let Some(model) = &arguments.model else {
         let comparisons = canary::check(&opened.path, &opened.loaded).map_err(one)?;
         if comparisons.is_empty() {
