@@ -42,6 +42,15 @@ fn a_python_host_over_ctypes_works() {
 }
 
 #[test]
+fn our_answers_where_the_standard_leaves_room_are_as_documented() {
+    let (files, library, _, _) = setup("stances");
+    for program in [programs::scaled_sum(), programs::strings(), programs::wide()] {
+        write_model(&program, &files.join(format!("{}.oaax", program.name)));
+    }
+    run("python3", &[&format!("{HOSTS}/stances.py"), text(&library), text(&files)]);
+}
+
+#[test]
 fn r2_20_runtimes_of_two_versions_and_two_vendors_share_a_process() {
     let (files, library, double, _) = setup("neighbours");
     let (ours1, other, onnx) = (files.join("ours1.so"), files.join("other.so"), files.join("double.onnx"));
