@@ -118,8 +118,9 @@ pub type Check = Result<(), Stop>;
 /// A check stops here unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($part:tt)*) => {
-        if !$condition {
-            return Err($crate::subject::Stop::Broken(format!($($part)*)));
+        match $condition {
+            true => {}
+            false => return Err($crate::subject::Stop::Broken(format!($($part)*))),
         }
     };
 }
