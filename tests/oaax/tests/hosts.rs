@@ -1,8 +1,15 @@
 //! Hosts of other kinds over our libraries: C++ in the upstream form, Python with ctypes, and one that
 //! has several runtimes in its process.
 
-use oaax_testkit::{Folder, folder, oaax_library, programs, root, run, valgrind, write_model};
-use std::path::{Path, PathBuf};
+use oaax_testkit::{
+    Folder, folder,
+    gpu::{self, Gpu},
+    oaax_library, programs, root, run, stand_in, valgrind, write_model,
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 const HOSTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/hosts");
 
@@ -39,6 +46,19 @@ fn r2_23_a_cpp_host_in_the_upstream_form_works_unchanged() {
 fn a_python_host_over_ctypes_works() {
     let (_files, library, double, pick) = setup("ctypes");
     run("python3", &[&format!("{HOSTS}/host.py"), text(&library), text(&double), text(&pick)]);
+}
+
+#[test]
+fn r2_16_a_device_that_fails_gives_device_error() {
+    let (files, library, _, _) = setup("device");
+    let (model, script) = (files.join("gpu.oaax"), format!("{HOSTS}/device_loss.py"));
+    stand_in(Gpu::Gfx942, &files);
+    gpu::write(&model, &[(Gpu::Gfx942, gpu::scaled_sum(Gpu::Gfx942, false))], None, Some("allow"));
+    let mut host = Command::new("python3");
+    host.args([&script, text(&library), text(&model)]).env("LD_LIBRARY_PATH", &*files);
+    // Two launches a request: the fourth is the second of the second.
+    let done = host.env("OAAX_STAND_IN_FAIL", "hipModuleLaunchKernel:4").output().expect("a process");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]
