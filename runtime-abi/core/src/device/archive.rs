@@ -54,7 +54,7 @@ pub fn read(archive: &[u8]) -> Result<BTreeMap<&str, &[u8]>, String> {
 
 /// Whether instructions follow a header one after the other up to the end.
 fn is_module(data: &[u8]) -> bool {
-    if !data.starts_with(&SPIRV) || data.len() < SPIRV_HEADER || data.len() % 4 != 0 {
+    if !data.starts_with(&SPIRV) || data.len() < SPIRV_HEADER || !data.len().is_multiple_of(4) {
         return false;
     }
     let mut at = SPIRV_HEADER;
