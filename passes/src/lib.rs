@@ -5,4 +5,5 @@
 
 pub mod graph;
 pub mod kernel;
+pub mod precision;
 pub mod rules;

@@ -10,7 +10,7 @@ use crate::graph::{Attributes, BlockId, Def, Graph, Node, NodeId, ValueId, const
 use crate::infer::InferCx;
 use crate::op::OpDef;
 use crate::tensor::{Datum, Tensor};
-use crate::types::{Fact, MAX_KNOWN};
+use crate::types::{Fact, MAX_KNOWN, Type};
 
 /// A node that is about to enter a graph.
 pub struct NewNode {
@@ -84,6 +84,45 @@ impl Graph {
         let at = self.blocks[block].nodes.iter().position(|n| *n == before).unwrap_or(self.blocks[block].nodes.len());
         self.blocks[block].nodes.insert(at, node);
         Ok(node)
+    }
+
+    /// Infers a node and puts it right behind another one of the same block.
+    pub fn insert_after(&mut self, block: BlockId, after: NodeId, new: NewNode) -> Result<NodeId, Diagnostic> {
+        let node = self.infer(new)?;
+        let nodes = &mut self.blocks[block].nodes;
+        let at = nodes.iter().position(|n| *n == after).map_or(nodes.len(), |at| at + 1);
+        nodes.insert(at, node);
+        Ok(node)
+    }
+
+    /// A node reads other operands of the same sizes; its results keep their sizes and take the element types that
+    /// inference gives them now. Whoever reads them must be told.
+    pub fn retype(&mut self, id: NodeId, inputs: Vec<Option<ValueId>>) -> Result<(), Diagnostic> {
+        let node = Node { inputs, ..self.nodes[id].clone() };
+        let mut symbols = self.symbols.clone();
+        let results = vec![None; node.outputs.len()];
+        let mut cx = InferCx { symbols: &mut symbols, graph: self, node: &node, results, checks: Vec::new() };
+        (node.op.infer)(&mut cx).map_err(|d| describe(d, self, &node))?;
+        let results = cx.results;
+        for (value, fact) in node.outputs.iter().zip(results) {
+            if let (Some(value), Some(Type::Tensor(new))) = (value, fact.map(|f| f.ty))
+                && let Type::Tensor(old) = &mut self.values[*value].fact.ty
+            {
+                old.dtype = new.dtype;
+            }
+        }
+        self.nodes[id] = node;
+        Ok(())
+    }
+
+    /// A node reads other operands of the very types that its operands have had so far.
+    pub fn rewire(&mut self, id: NodeId, inputs: Vec<Option<ValueId>>) {
+        self.nodes[id].inputs = inputs;
+    }
+
+    /// A value gets another name; the caller sees to it that names stay unique.
+    pub fn rename(&mut self, value: ValueId, name: String) {
+        self.values[value].name = name;
     }
 
     fn infer(&mut self, new: NewNode) -> Result<NodeId, Diagnostic> {

@@ -13,6 +13,7 @@ pub mod functions;
 pub mod math;
 pub mod ml;
 pub mod nn;
+pub mod precision;
 pub mod quantization;
 pub mod sampling;
 #[rustfmt::skip]
