@@ -40,6 +40,13 @@ pub fn package(compiled: Vec<Compiled>, weights: Weights, fallback: Fallback) ->
     package
 }
 
+/// Says in every variant what became of the tensors.
+pub fn describe_precision(package: &mut Package, table: &crate::precision::Table) {
+    for variant in &mut package.manifest.variants {
+        variant.extra.insert("precision".into(), table.to_json());
+    }
+}
+
 /// OCI's name of an architecture.
 fn oci_arch(arch: &str) -> &str {
     match arch {

@@ -29,7 +29,7 @@ pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>,
     // What this machine cannot run is answered for by the oracle.
     let strict = strict || !runs_here(built);
     let opened = if strict {
-        let plain = Options { emit: Vec::new(), verify_passes: false, ..options.clone() };
+        let plain = Options { emit: Vec::new(), verify_passes: false, precision: Default::default(), ..options.clone() };
         let strict = build_graph(built.graph.clone(), &["cpu:strict".into()], &plain, &mut Silent).map_err(said)?;
         Opened::package(&strict.package, options.jobs)
     } else {
@@ -61,6 +61,7 @@ pub fn store(built: &mut Built, options: &Options, dims: &BTreeMap<String, i64>,
     let manifest = &mut built.package.manifest;
     manifest.canaries.push(canary);
     let data::Tolerance { absolute, relative } = data::TOLERANCE;
+    let relative = relative.max(options.precision.precision.machine_tolerance());
     manifest.tolerance = Some(Tolerance { absolute, relative });
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! `docs/add-a-target.md`).
 
 pub mod artefact;
+pub mod calibration;
 pub mod canary;
 pub mod cases;
 pub mod cli;
@@ -15,6 +16,7 @@ pub mod node_check;
 pub mod pass_check;
 pub mod pipeline;
 pub mod placement;
+pub mod precision;
 pub mod runtime;
 pub mod session;
 pub mod targets;

@@ -66,7 +66,7 @@ fn compare(pass: &str, names: &[String], reference: &[Tensor], found: &[Tensor],
 impl<'a> PassCheck<'a> {
     /// Runs the oracle.
     pub fn new(graph: &Graph, target: &'a dyn Target, options: &Options) -> Result<PassCheck<'a>, Diagnostics> {
-        let options = Options { verify_passes: false, emit: Vec::new(), ..options.clone() };
+        let options = Options { verify_passes: false, emit: Vec::new(), precision: Default::default(), ..options.clone() };
         let strict = build_graph(graph.clone(), &["cpu:strict".into()], &options, &mut Silent)?;
         let opened = Opened::package(&strict.package, options.jobs).map_err(one)?;
         let run = execute::run_seeded(&opened.loaded, &BTreeMap::new(), &BTreeMap::new(), 1).map_err(one)?;

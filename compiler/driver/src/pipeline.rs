@@ -10,7 +10,7 @@ use oaaxc_ir::program::{Program, Space};
 use oaaxc_ir::{Graph, lower};
 use oaaxc_passes::graph::{branch, dead, fold, refine};
 use oaaxc_passes::kernel::encode::{LevelEntry, LevelSpec, Weights, encode};
-use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve};
+use oaaxc_passes::kernel::{fuse, intern, pack, precompute, resolve, widen};
 use oaaxc_passes::rules::rules;
 use oaaxc_target_api::{CodeObject, Device, EmitCx, Level, Target};
 
@@ -35,6 +35,10 @@ pub struct Options {
     pub unfolded: bool,
     /// What to do where a device cannot run a kernel.
     pub fallback: Fallback,
+    /// Halves stand for floats that were narrowed: what a kernel keeps in registers is not rounded.
+    pub halves: bool,
+    /// In how many bits, and by what measure.
+    pub precision: crate::precision::Settings,
 }
 
 /// One target's share of a build.
@@ -151,6 +155,10 @@ pub fn lower_for(
     }
     let fused = clock.time("fuse", || fuse::fuse(&mut program));
     after("fuse", &program)?;
+    if options.halves {
+        clock.time("widen", || widen::widen(&mut program));
+        after("widen", &program)?;
+    }
     clock.time("pack", || pack::pack(&mut program, device.panel));
     after("pack", &program)?;
     Ok((program, fused))

@@ -7,10 +7,12 @@ use oaaxc_container::Package;
 use oaaxc_ir::Graph;
 use oaaxc_onnx::{ImportOptions, Imported, import, import_text};
 use oaaxc_passes::kernel::encode::Weights;
+use oaaxc_passes::precision::qdq;
 
 use crate::execute::{self, Loaded, Wanted};
 use crate::pipeline::{Compiled, Options, Progress, Text, compile, simplify};
 use crate::placement::Placement;
+use crate::precision::{self, Precision};
 use crate::{artefact, pass_check, targets};
 
 /// Larger constants are cut in printed graphs.
@@ -28,6 +30,8 @@ pub struct Built {
     pub package: Package,
     /// Texts of the stages asked for.
     pub texts: Vec<Text>,
+    /// What became of the tensors, where the model was narrowed.
+    pub precision: Option<precision::Table>,
 }
 
 /// What became of a model on one target.
@@ -74,6 +78,7 @@ pub fn load(
     let imported = read(model, import_options)?;
     let mut graph = imported.graph;
     progress.phase("simplify");
+    qdq::collect(&mut graph).map_err(|d| Diagnostics { items: vec![d] })?;
     simplify(&mut graph);
     Ok((graph, imported.warnings))
 }
@@ -92,6 +97,7 @@ pub fn build(
         progress.phase("import");
         let imported = read(model, import_options)?;
         let mut graph = imported.graph.clone();
+        qdq::collect(&mut graph).map_err(|d| Diagnostics { items: vec![d] })?;
         simplify(&mut graph);
         progress.phase("verify");
         progress.note(&pass_check::graph_passes(&imported.graph, &graph, options)?);
@@ -107,15 +113,40 @@ pub fn build(
 /// Builds a simplified graph for all the targets.
 pub fn build_graph(graph: Graph, names: &[String], options: &Options, progress: &mut dyn Progress) -> Result<Built, Diagnostics> {
     let targets = find_all(names)?;
-    let mut built = Built { graph, warnings: Vec::new(), reports: Vec::new(), package: Package::default(), texts: Vec::new() };
+    let mut built = Built {
+        graph,
+        warnings: Vec::new(),
+        reports: Vec::new(),
+        package: Package::default(),
+        texts: Vec::new(),
+        precision: None,
+    };
     if options.emit.iter().any(|stage| stage == "graph" || stage == "typed") {
         let text = oaaxc_onnx::text::print(&built.graph, TEXT_ELEMENTS);
         built.texts.push(Text { target: String::new(), stage: "graph".into(), name: built.graph.name.clone(), text });
     }
+    let narrowed = match options.precision.precision {
+        Precision::Fp32 => None,
+        _ => Some(precision::apply(&built.graph, options, progress)?),
+    };
+    built.warnings.extend(narrowed.iter().flat_map(|n| n.warnings.clone()));
+    if let Some(narrowed) = &narrowed
+        && options.emit.iter().any(|stage| stage == "typed")
+    {
+        let text = oaaxc_onnx::text::print(&narrowed.graph, TEXT_ELEMENTS);
+        built.texts.push(Text {
+            target: String::new(),
+            stage: "typed".into(),
+            name: narrowed.table.precision.name().into(),
+            text,
+        });
+    }
+    let graph = narrowed.as_ref().map_or(&built.graph, |n| &n.graph);
     let mut weights = Weights::default();
     let mut shares = Vec::new();
     for target in &targets {
-        let mut share = compile(&built.graph, target.as_ref(), options, &mut weights, progress)?;
+        let options = &Options { halves: narrowed.is_some(), ..options.clone() };
+        let mut share = compile(graph, target.as_ref(), options, &mut weights, progress)?;
         built.texts.append(&mut share.texts);
         built.warnings.extend(share.placement.iter().flat_map(|placement| placement.warnings.clone()));
         built.reports.push(report(&share));
@@ -123,6 +154,10 @@ pub fn build_graph(graph: Graph, names: &[String], options: &Options, progress: 
     }
     progress.phase("package");
     built.package = artefact::package(shares, weights, options.fallback);
+    if let Some(narrowed) = narrowed {
+        artefact::describe_precision(&mut built.package, &narrowed.table);
+        built.precision = Some(narrowed.table);
+    }
     Ok(built)
 }
 

@@ -49,16 +49,65 @@ const CONTRACTIONS: &[(&str, Contraction)] = &[
 /// Elementwise operators without powers, logarithms and quotients, whose range a half may not hold; movement; pools;
 /// and what keeps its statistics in f32 whatever its operands are.
 const FOLLOWERS: &[&str] = &[
-    "Add", "Sub", "Mul", "Relu", "LeakyRelu", "PRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Swish", "Tanh", "Clip", "Elu",
-    "Selu", "Celu", "Gelu", "BiasGelu", "FastGelu", "QuickGelu", "Mish", "Softplus", "Softsign", "ThresholdedRelu", "Erf", "Neg",
-    "Abs", "Min", "Max", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Split", "Slice",
-    "Expand", "Tile", "DepthToSpace", "SpaceToDepth", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax",
-    "LayerNormalization", "InstanceNormalization", "GroupNormalization",
+    "Add",
+    "Sub",
+    "Mul",
+    "Relu",
+    "LeakyRelu",
+    "PRelu",
+    "Sigmoid",
+    "HardSigmoid",
+    "HardSwish",
+    "Swish",
+    "Tanh",
+    "Clip",
+    "Elu",
+    "Selu",
+    "Celu",
+    "Gelu",
+    "BiasGelu",
+    "FastGelu",
+    "QuickGelu",
+    "Mish",
+    "Softplus",
+    "Softsign",
+    "ThresholdedRelu",
+    "Erf",
+    "Neg",
+    "Abs",
+    "Min",
+    "Max",
+    "Identity",
+    "Reshape",
+    "Flatten",
+    "Squeeze",
+    "Unsqueeze",
+    "Transpose",
+    "Concat",
+    "Split",
+    "Slice",
+    "Expand",
+    "Tile",
+    "DepthToSpace",
+    "SpaceToDepth",
+    "MaxPool",
+    "AveragePool",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "Softmax",
+    "LayerNormalization",
+    "InstanceNormalization",
+    "GroupNormalization",
 ];
 
 /// Followers some of whose float operands keep their types.
 const PARTLY: &[(&str, &[usize])] = &[
-    ("BatchNormalization", &[0]), ("Resize", &[0]), ("Upsample", &[0]), ("Gather", &[0]), ("Pad", &[0, 2]), ("Where", &[1, 2]),
+    ("BatchNormalization", &[0]),
+    ("Resize", &[0]),
+    ("Upsample", &[0]),
+    ("Gather", &[0]),
+    ("Pad", &[0, 2]),
+    ("Where", &[1, 2]),
     ("Dropout", &[0]),
 ];
 
@@ -82,6 +131,11 @@ pub fn kind(op: &OpDef) -> Kind {
         "LSTM" | "GRU" | "RNN" => "the state of a recurrence adds up its errors",
         _ => "not between two contractions of floats",
     })
+}
+
+/// Whether the operator gives `(x − zero) · scale` of integers.
+pub fn dequantizes(op: &OpDef) -> bool {
+    op.name == "DequantizeLinear"
 }
 
 /// `Gemm`'s attributes: alpha, beta, whether A and B are turned.

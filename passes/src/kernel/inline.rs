@@ -308,7 +308,15 @@ fn remap_store(s: &mut Store, map: &[V]) {
 
 /// A contraction reads through a view: the operand's indices become the view's, where they stay affine.
 fn view_operand(operand: &mut Operand, p: &Producer) -> Option<()> {
-    let [Op::Load { buffer, index, when: None, bounds, otherwise, .. }] = &p.body.post.ops[..] else { return None };
+    let (buffer, index, bounds, otherwise) = match &p.body.post.ops[..] {
+        [Op::Load { buffer, index, when: None, bounds, otherwise, .. }] => (buffer, index, bounds, otherwise),
+        // Halves are widened where they are loaded: the sum's type holds them exactly.
+        [
+            Op::Load { buffer, dtype: DType::F16 | DType::BF16, index, when: None, bounds, otherwise },
+            Op::Cast(DType::F32, V(0)),
+        ] if p.value == V(1) => (buffer, index, bounds, otherwise),
+        _ => return None,
+    };
     if operand.otherwise.is_some() {
         return None;
     }

@@ -11,3 +11,4 @@ pub mod place_check;
 pub mod precompute;
 pub mod resolve;
 pub mod uses;
+pub mod widen;

@@ -51,6 +51,9 @@ fn become_constant(program: &mut Program, launch: &Launch, uses: &BTreeMap<SlotI
             _ => return false,
         }
     }
+    if widens(launch) {
+        return false;
+    }
     if results.is_empty() || work(&launch.kernel).is_none_or(|w| w > BUDGET) {
         return false;
     }
@@ -66,6 +69,20 @@ fn become_constant(program: &mut Program, launch: &Launch, uses: &BTreeMap<SlotI
         program.slots[slot].layout = Layout::default();
     }
     true
+}
+
+/// Bytes of a constant that may grow.
+const SMALL: i64 = 4096;
+
+/// Whether the constants that a kernel reads are stored narrow and what it writes is not: then it stays, so that the
+/// artefact holds the narrow ones alone.
+fn widens(launch: &Launch) -> bool {
+    let bytes = |role: Role| {
+        let buffers = launch.kernel.arguments().filter(move |(_, b)| b.role == role);
+        buffers.map(|(_, b)| b.dims.iter().filter_map(|d| d.as_const()).product::<i64>() * b.dtype.size() as i64).sum::<i64>()
+    };
+    let is_narrow = launch.kernel.arguments().any(|(_, b)| b.role == Role::In && b.dtype.size() < 4);
+    is_narrow && bytes(Role::Out) > SMALL.max(bytes(Role::In))
 }
 
 /// Scalar operations of a kernel, where every extent is a number.

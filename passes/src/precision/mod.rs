@@ -7,6 +7,7 @@
 
 pub mod narrow;
 pub mod observe;
+pub mod qdq;
 pub mod quantise;
 
 use std::collections::BTreeMap;
@@ -97,7 +98,15 @@ fn has_rank(graph: &Graph, value: ValueId) -> bool {
 fn new_node(graph: &Graph, like: NodeId, op: &str, inputs: &[Option<ValueId>], attributes: Attributes, name: String) -> NewNode {
     let node = &graph.nodes[like];
     let origin = node.origin.clone();
-    NewNode { op: standard(op), opset: 28, attributes, inputs: inputs.to_vec(), outputs: vec![Some(name)], blocks: vec![], origin }
+    NewNode {
+        op: standard(op),
+        opset: 28,
+        attributes,
+        inputs: inputs.to_vec(),
+        outputs: vec![Some(name)],
+        blocks: vec![],
+        origin,
+    }
 }
 
 /// The only result of a node that `new_node` described.

@@ -36,15 +36,19 @@ struct Pass<'a> {
     graph: &'a mut Graph,
     to: DType,
     ranges: &'a Ranges,
+    /// Activations stay in f32.
+    weights_alone: bool,
     casts: Casts,
     constants: BTreeMap<ValueId, ValueId>,
     rows: Vec<Row>,
 }
 
-/// Narrows what may be; nodes in `skip` are left as they are. Returns the table.
-pub fn narrow(graph: &mut Graph, to: DType, ranges: &Ranges, skip: &BTreeSet<NodeId>) -> Result<Vec<Row>, Diagnostic> {
-    let mut pass = Pass { graph, to, ranges, casts: Casts::default(), constants: BTreeMap::new(), rows: Vec::new() };
-    let plans = pass.plans(skip);
+/// Narrows what may be. Returns the table.
+/// With `weights_alone` activations stay in f32, and contractions widen their constants as they load them.
+pub fn narrow(graph: &mut Graph, to: DType, ranges: &Ranges, weights_alone: bool) -> Result<Vec<Row>, Diagnostic> {
+    let (casts, constants) = (Casts::default(), BTreeMap::new());
+    let mut pass = Pass { graph, to, ranges, weights_alone, casts, constants, rows: Vec::new() };
+    let plans = pass.plans();
     let narrowed = pass.rewrite(&plans)?;
     pass.restore(&plans, &narrowed)?;
     Ok(pass.rows)
@@ -54,7 +58,8 @@ impl Pass<'_> {
     /// Positions of operands that are f32 and would be narrow.
     fn operands(&self, id: NodeId) -> Vec<usize> {
         let node = &self.graph.nodes[id];
-        let is_float = |at: &usize| node.inputs.get(*at).copied().flatten().is_some_and(|v| dtype(self.graph, v) == Some(DType::F32));
+        let is_float =
+            |at: &usize| node.inputs.get(*at).copied().flatten().is_some_and(|v| dtype(self.graph, v) == Some(DType::F32));
         let wanted: Vec<usize> = match kind(node.op) {
             Kind::Contraction(_) => vec![0, 1],
             Kind::Follows(Operands::All) => (0..node.inputs.len()).collect(),
@@ -80,13 +85,13 @@ impl Pass<'_> {
         found.map(|largest| format!("{:.3e} is beyond {}", largest, most))
     }
     /// What becomes of each node of the root block.
-    fn plans(&mut self, skip: &BTreeSet<NodeId>) -> BTreeMap<NodeId, Plan> {
+    fn plans(&mut self) -> BTreeMap<NodeId, Plan> {
         let mut plans = BTreeMap::new();
         // Values that a narrow node gives, if what lies behind wants it so.
         let mut comes: BTreeSet<ValueId> = BTreeSet::new();
         let nodes = self.graph.root().nodes.clone();
         for &id in &nodes {
-            let plan = if skip.contains(&id) { Plan::Not(String::new()) } else { self.plan(id, &comes) };
+            let plan = self.plan(id, &comes);
             if plan == Plan::Whole {
                 comes.extend(self.graph.nodes[id].outputs.iter().flatten().copied());
             }
@@ -123,6 +128,10 @@ impl Pass<'_> {
                 if let Some(why) = constants.iter().find_map(|v| self.too_large(*v)) {
                     return Plan::Not(format!("a weight of {why}"));
                 }
+                if self.weights_alone {
+                    let plan = if constants.is_empty() { Plan::Not } else { Plan::Weights };
+                    return plan("activations stay in f32".into());
+                }
                 match computed.iter().chain(&results).find_map(|v| self.too_large(*v)) {
                     Some(why) if constants.is_empty() => Plan::Not(format!("an activation of {why}")),
                     Some(why) => Plan::Weights(format!("an activation of {why}")),
@@ -130,9 +139,10 @@ impl Pass<'_> {
                 }
             }
             Kind::Follows(_) => {
-                let is_table = computed.is_empty()
-                    && constants.iter().any(|v| self.graph.constant(*v).is_some_and(|t| t.len() >= WORTH));
-                if !is_table && !computed.iter().any(|v| comes.contains(v)) {
+                let is_table =
+                    computed.is_empty() && constants.iter().any(|v| self.graph.constant(*v).is_some_and(|t| t.len() >= WORTH));
+                let follows = !self.weights_alone && computed.iter().any(|v| comes.contains(v));
+                if !is_table && !follows {
                     return Plan::Not(String::new());
                 }
                 match constants.iter().chain(&computed).chain(&results).find_map(|v| self.too_large(*v)) {

@@ -26,6 +26,11 @@ fn depthwise_convolutions() {
 }
 
 #[test]
+fn halves_are_summed_in_f32() {
+    cases::halves_are_summed_in_f32(&mut check);
+}
+
+#[test]
 fn integer_products_are_exact() {
     cases::integer_products_are_exact(&mut check);
 }

@@ -218,6 +218,39 @@ pub fn depthwise_convolutions(check: Check) {
     }
 }
 
+/// The same kernel with operands in these types; sums stay in f32.
+fn in_types(mut k: Kernel, a: DType, b: DType) -> Kernel {
+    (k.buffers[0].dtype, k.buffers[1].dtype) = (a, b);
+    let [Item::Step(Step::Contract(c))] = &mut k.body[..] else { unreachable!("made by the callers") };
+    c.a.otherwise = c.a.otherwise.map(|_| Scalar::zero(a));
+    k.name = Label(format!("{} of {a} by {b}", k.name.0));
+    k
+}
+
+/// Operands of 16 bits are read where they lie, both or the weights alone.
+pub fn halves_are_summed_in_f32(check: Check) {
+    use DType::{BF16, F16, F32};
+    let types = [(F16, F16), (BF16, BF16), (F32, F16)];
+    let products = [([2, 13, 48, 7], true, false), ([1, 97, 100, 31], false, true), ([1, 1, 17, 5], true, true)];
+    for ((d, packed, transposed), (a, b)) in products.into_iter().zip(types) {
+        compare(check, &in_types(matmul(numbers(d), packed, false, transposed), a, b), &[]);
+    }
+    let convolutions = [
+        Conv { ..PLAIN },
+        Conv { packed: false, ..PLAIN },
+        Conv { kernel: 1, pad: 0, image: [24, 7, 7], out: 40, ..PLAIN },
+        Conv { kernel: 7, pad: 3, stride: 2, image: [3, 20, 31], out: 16, symbolic: true, ..PLAIN },
+        Conv { image: [200, 5, 6], out: 33, ..PLAIN },
+        Conv { group: 6, image: [6, 9, 40], out: 6, packed: false, ..PLAIN },
+        Conv { group: 5, image: [5, 17, 3], out: 5, packed: false, stride: 2, symbolic: true, ..PLAIN },
+    ];
+    for (c, (a, b)) in convolutions.iter().zip(types.into_iter().cycle()) {
+        let (k, dims) = conv(c);
+        compare(check, &in_types(k, a, b), &dims);
+    }
+    compare(check, &in_types(matmul([s(0), s(1), s(2), s(3)], false, true, true), F16, F16), &[3, 97, 5, 2]);
+}
+
 /// The same product in bytes, zero points read from buffers: one for `a`, one per column for `b`.
 fn integer_matmul(dims: [Expr; 4], dtypes: [DType; 2], packed: bool) -> Kernel {
     let n = dims[2].clone();

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::Outcome;
 use super::arguments::{CompileArguments, ModelArguments, TargetArguments, io_error, one, usage};
 use super::console::Console;
+use super::precision::{self, PrecisionArguments};
 use super::progress::Phases;
 use super::signals;
 use super::table::{Table, bytes, seconds};
@@ -27,6 +28,7 @@ Examples:
   oaaxc build model.onnx --target cpu:x86-64-v3,cpu:x86-64-v4 -o layout/
   oaaxc build model.onnx --target rocm,cpu --fallback warn
   oaaxc build model.onnx --dim batch=1..32 --time-passes
+  oaaxc build model.onnx --precision int8 --calibration pictures --tolerance 0.05
   oaaxc build model.onnx --emit kernel,mlir --emit-dir texts")]
 pub struct Arguments {
     /// The ONNX model
@@ -40,6 +42,8 @@ pub struct Arguments {
     reading: ModelArguments,
     #[command(flatten)]
     compiling: CompileArguments,
+    #[command(flatten)]
+    precision: PrecisionArguments,
     /// Show stages of the compiler; without -o no artefact is written
     #[arg(long, value_name = "STAGE", value_delimiter = ',',
           value_parser = ["graph", "typed", "kernel", "mlir", "llvm", "asm", "object"])]
@@ -74,6 +78,7 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     let mut options = arguments.compiling.options();
     options.emit = arguments.emit.clone();
     options.verify_passes = arguments.verify_passes;
+    options.precision = arguments.precision.settings(&import_options.dims)?;
     let mut phases = Phases::new(console, arguments.time_passes);
     let mut built = build(&arguments.model, &arguments.targets.names(), &import_options, &options, &mut phases)?;
     phases.finish();
@@ -195,6 +200,7 @@ fn report(built: &Built, path: &Path, written: &Written, phases: &Phases, consol
             "artefact": path.display().to_string(), "bytes": written.bytes, "weight_bytes": weights,
             "index": format!("sha256:{}", written.index.hex()), "manifest": format!("sha256:{}", written.manifest.hex()),
             "targets": targets, "phases": times, "seconds": total,
+            "precision": built.precision.as_ref().map(crate::precision::Table::to_json),
         }));
         return Ok(0);
     }
@@ -219,6 +225,9 @@ fn report(built: &Built, path: &Path, written: &Written, phases: &Phases, consol
     built.reports.iter().filter_map(|r| r.placement.as_ref().map(|p| (r, p))).for_each(|(r, placement)| {
         console.note(&format!("{}: {}", r.target, placement.in_short()));
     });
+    if let Some(table) = &built.precision {
+        precision::report(table, console);
+    }
     console.note(&format!(
         "{}: {} ({} of weights) in {}, sha256:{}",
         path.display(),

@@ -12,6 +12,7 @@ use super::Outcome;
 use super::arguments::{ModelArguments, io_error, is_model, one, usage};
 use super::check::show_type;
 use super::console::Console;
+use super::precision;
 use super::table::{Table, bytes};
 use crate::targets::closest;
 use crate::{files, session};
@@ -127,6 +128,9 @@ fn artefact(path: &Path, report: &Report, console: &Console) {
     }
     if !manifest.fallback.policy.is_empty() {
         console.line(&format!("fallback {}", manifest.fallback.policy));
+    }
+    if let Some(found) = manifest.variants.iter().find_map(|variant| variant.extra.get("precision")) {
+        precision::inspect(found, console);
     }
     let mut table = Table::new(&["file", "role", "size"]);
     for file in &report.files {

@@ -21,6 +21,7 @@ mod ops;
 mod opt;
 mod page;
 mod peer;
+mod precision;
 mod profile;
 mod progress;
 mod run;

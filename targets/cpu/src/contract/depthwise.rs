@@ -2,14 +2,16 @@
 //! shifted row times one weight.
 //!
 //! A group is one channel of one image. The sums of a block of rows wait in scratch, contiguous, so that
-//! the epilogue is one long loop. What a vector would read outside the input is masked.
+//! the epilogue is one long loop. What a vector would read outside the input is masked. A plane of 16 bits is widened
+//! to scratch first, for its rows are read once for each row of the window.
 
 use oaaxc_emit::body::Emitter;
+use oaaxc_emit::cast::stored;
 use oaaxc_ir::expr::Expr;
 
 use super::form::{Form, Weights};
 use super::micro::Machine;
-use super::{Group, Place, points};
+use super::{Group, Place, points, wide};
 
 /// Pixels whose sums wait, at least one row.
 const WAITING: i64 = 2048;
@@ -24,8 +26,14 @@ pub fn groups(form: &Form) -> Expr {
 
 /// Scratch of one worker in bytes: the waiting sums, and room for the last vector.
 pub fn scratch(form: &Form, m: &Machine) -> Expr {
+    let plane = form.plane.as_ref().map_or(Expr::constant(0), |(_, size)| size.clone());
+    (waiting(form, m) + plane) * 4
+}
+
+/// Elements of the waiting sums.
+fn waiting(form: &Form, m: &Machine) -> Expr {
     let row = &form.m.last().expect("there is an M axis").extent;
-    (row.maximum(&WAITING.into()) + UNROLL * m.lanes) * 4
+    row.maximum(&WAITING.into()) + UNROLL * m.lanes
 }
 
 /// Emits one group.
@@ -33,6 +41,14 @@ pub fn emit(em: &mut Emitter, form: &Form, g: &Group) {
     g.bind_outer(em, &form.outer, g.number);
     let (zero, one) = (em.w.int(0), em.w.int(1));
     em.scope.bind(form.n.axis, &zero);
+    let plane = form.plane.as_ref().map(|(start, size)| {
+        let at = em.expr(&waiting(form, &g.machine));
+        let into = em.w.element(g.scratch, &at, "f32");
+        let (start, size) = (em.expr(start), em.expr(size));
+        let from = em.w.element(&em.pointers[form.a_buffer.0 as usize].clone(), &start, stored(form.a_type));
+        wide::copy(&mut em.w, form.a_type, g.machine.lanes, &from, &into, &size);
+        Plane { start, into }
+    });
     let (last, leading) = form.m.split_last().expect("there is an M axis");
     let width = em.expr(&last.extent);
     let rows: Vec<Expr> = leading.iter().map(|a| a.extent.clone()).collect();
@@ -58,7 +74,7 @@ pub fn emit(em: &mut Emitter, form: &Form, g: &Group) {
     }
     let skip = em.w.int_op("muli", &r.counter, &width);
     let into = em.w.element(g.scratch, &skip, "f32");
-    row(em, form, g, &width, &into);
+    row(em, form, g, plane.as_ref(), &width, &into);
     em.w.close(r);
 
     let column = em.w.int_op("muli", &block.counter, &width);
@@ -66,6 +82,14 @@ pub fn emit(em: &mut Emitter, form: &Form, g: &Group) {
     let place = Place { row: &zero, column: &column, kept: g.scratch, stride: 0, rows: &one };
     points(em, form, &place, &columns);
     em.w.close(block);
+}
+
+/// A plane of the input as floats in scratch.
+struct Plane {
+    /// The offset of its first element in the input.
+    start: String,
+    /// Where it lies.
+    into: String,
 }
 
 /// One tap of the window: a pointer to the row's first element for it, its weight, and what may be read.
@@ -81,13 +105,13 @@ struct Tap {
 }
 
 /// Sums one output row into scratch. All axes but the pixel's and the window's are bound.
-fn row(em: &mut Emitter, form: &Form, g: &Group, width: &str, into: &str) {
+fn row(em: &mut Emitter, form: &Form, g: &Group, plane: Option<&Plane>, width: &str, into: &str) {
     let m = &g.machine;
     let last = form.m.last().expect("there is an M axis").axis;
     let step = form.a.axis_stride(last).and_then(|s| s.as_const()).expect("analysed as a number");
     let zero = em.w.int(0);
     em.scope.bind(last, &zero);
-    let taps = taps(em, form, m);
+    let taps = taps(em, form, m, plane);
     let (ty, lanes) = (m.vector(), em.w.int(m.lanes * UNROLL));
     let nothing = em.w.constant(format_args!("dense<0.0> : {ty}"));
     let x = em.w.open(&zero, width, &lanes);
@@ -114,7 +138,7 @@ fn row(em: &mut Emitter, form: &Form, g: &Group, width: &str, into: &str) {
     em.w.close(x);
 }
 
-fn taps(em: &mut Emitter, form: &Form, m: &Machine) -> Vec<Tap> {
+fn taps(em: &mut Emitter, form: &Form, m: &Machine, plane: Option<&Plane>) -> Vec<Tap> {
     let last = form.m.last().expect("there is an M axis").axis;
     let Weights::Plain { offset } = &form.b else { unreachable!("analysed as plain") };
     let extents: Vec<usize> = form.k.iter().map(|k| k.extent.as_const().expect("analysed as numbers") as usize).collect();
@@ -125,12 +149,20 @@ fn taps(em: &mut Emitter, form: &Form, m: &Machine) -> Vec<Tap> {
             em.scope.bind(k.axis, &at);
         }
         let at = em.expr(&form.a);
-        let pointer = em.pointers[form.a_buffer.0 as usize].clone();
-        let from = em.w.element(&pointer, &at, "f32");
+        let from = match plane {
+            Some(plane) => {
+                let at = em.w.int_op("subi", &at, &plane.start);
+                em.w.element(&plane.into, &at, "f32")
+            }
+            None => {
+                let pointer = em.pointers[form.a_buffer.0 as usize].clone();
+                em.w.element(&pointer, &at, "f32")
+            }
+        };
         let at = em.expr(offset);
         let pointer = em.pointers[form.b_buffer.0 as usize].clone();
-        let at = em.w.element(&pointer, &at, "f32");
-        let weight = em.w.op(format_args!("llvm.load {at} : !llvm.ptr -> f32"));
+        let at = em.w.element(&pointer, &at, stored(form.b_type));
+        let weight = wide::scalar(&mut em.w, form.b_type, &at);
         let weight = em.w.op(format_args!("vector.broadcast {weight} : f32 to {}", m.vector()));
         let narrow = |em: &mut Emitter, v: &str| em.w.op(format_args!("arith.trunci {v} : i64 to i32"));
         let mut guard = None;

@@ -7,8 +7,10 @@
 
 use oaaxc_emit::access::{Code, Put, Resolver};
 use oaaxc_ir::expr::Expr;
-use oaaxc_ir::kernel::{Bounds, BufferId, Contract, Index, Kernel, Layout, LoopAxis, Step, Tile};
+use oaaxc_ir::kernel::{Bounds, Buffer, BufferId, Contract, Index, Kernel, Layout, LoopAxis, Step, Tile};
 use oaaxc_ir::{DType, Scalar};
+
+use super::wide;
 
 /// Columns of a weight panel.
 pub const PANEL: i64 = 16;
@@ -31,6 +33,12 @@ pub struct Form {
     pub a_buffer: BufferId,
     /// The buffer of `b`.
     pub b_buffer: BufferId,
+    /// The type of its elements: f32, or 16 bits that are read as f32.
+    pub a_type: DType,
+    /// The type of `b`'s elements.
+    pub b_type: DType,
+    /// Where `a` is narrow and `Depthwise`: the plane that one group reads, its first offset and its size.
+    pub plane: Option<(Expr, Expr)>,
     /// Which side is contiguous.
     pub side: Side,
     /// Outer axes: one or more groups for each of their points.
@@ -76,10 +84,11 @@ pub enum Weights {
 /// The analysed form, where the contraction is one that the micro-kernels compute.
 pub fn analyse(kernel: &Kernel) -> Option<Form> {
     let Some(Step::Contract(c)) = kernel.single_step() else { return None };
-    let f32s = [c.a.buffer, c.b.buffer].iter().all(|b| kernel.buffer(*b).dtype == DType::F32);
+    let [a_type, b_type] = [c.a.buffer, c.b.buffer].map(|b| kernel.buffer(b).dtype);
+    let floats = wide::is_read(a_type) && wide::is_read(b_type);
     let plain = [&c.a, &c.b].iter().all(|o| o.prologue.is_none() && o.zero.is_none());
     let [n] = &c.n[..] else { return None };
-    if !f32s || !plain || c.acc != DType::F32 || c.b.otherwise.is_some() || c.k.is_empty() || c.m.is_empty() {
+    if !floats || !plain || c.acc != DType::F32 || c.b.otherwise.is_some() || c.k.is_empty() || c.m.is_empty() {
         return None;
     }
     let mut resolver = Resolver::new(kernel);
@@ -113,6 +122,9 @@ pub fn analyse(kernel: &Kernel) -> Option<Form> {
     let mut form = Form {
         a_buffer: c.a.buffer,
         b_buffer: c.b.buffer,
+        a_type,
+        b_type,
+        plane: None,
         side,
         outer: kernel.parallel.iter().chain(&c.batch).cloned().collect(),
         m: c.m.clone(),
@@ -135,8 +147,21 @@ pub fn analyse(kernel: &Kernel) -> Option<Form> {
     match side {
         Side::Rows => Some(rows(form)?),
         Side::Pixels => pixels(form),
-        Side::Depthwise => depthwise(form),
+        Side::Depthwise => {
+            if a_type != DType::F32 {
+                form.plane = Some(plane(&form, &index, a_buffer)?);
+            }
+            depthwise(form)
+        }
     }
+}
+
+/// The trailing dims of `a` that one channel's windows walk over: the offset of their first element, and how many.
+fn plane(form: &Form, index: &[Expr], buffer: &Buffer) -> Option<(Expr, Expr)> {
+    let walks = |e: &Expr| form.m.iter().chain(&form.k).any(|a| e.uses_axis(a.axis));
+    let first = index.iter().position(walks)?;
+    let start: Vec<Expr> = (0..index.len()).map(|d| if d < first { index[d].clone() } else { 0.into() }).collect();
+    Some((buffer.layout.offset(&buffer.dims, &start), Expr::product(&buffer.dims[first..])))
 }
 
 /// Whether an index is a bare axis that runs over exactly this dim.
@@ -302,8 +327,9 @@ impl Form {
     /// Whether the pixels of the input already lie as packed ones would: a 1×1 window of stride 1.
     pub fn is_direct(&self) -> bool {
         let window = &self.k[..self.k.len() - 1];
+        let is_wide = self.a_type == DType::F32;
         let by_one = |m: &LoopAxis| self.a.axis_stride(m.axis).is_some_and(|s| s.is(1));
-        window.iter().all(|k| k.extent.is(1)) && self.a_guards.is_empty() && matches!(&self.m[..], [m] if by_one(m))
+        is_wide && window.iter().all(|k| k.extent.is(1)) && self.a_guards.is_empty() && matches!(&self.m[..], [m] if by_one(m))
     }
     /// All M axes, slowest first, the pixel axis for `Pixels`.
     pub fn result_m(&self) -> &LoopAxis {

@@ -3,8 +3,11 @@
 //! A tile is `rows × vecs` vector accumulators that live in registers over the whole K loop; at its
 //! end they go to a small buffer that stays in the first-level cache, where the epilogue reads them.
 
+use oaaxc_emit::cast::stored;
 use oaaxc_emit::text::Writer;
+use oaaxc_ir::DType;
 
+use super::wide;
 use crate::kernel::Options;
 
 /// What a CPU level offers to the tiles.
@@ -74,6 +77,8 @@ pub struct TileOf<'a> {
     pub rows: &'a [String],
     /// Pointer to the first element of each vector.
     pub vecs: &'a [String],
+    /// The type of the vectors' elements; rows are f32.
+    pub vec_type: DType,
     /// K loops, outermost first; one or two.
     pub k: &'a [Summed],
     /// Where the tile is kept, row-major with `vecs · lanes` columns (pointer).
@@ -144,8 +149,8 @@ fn step(w: &mut Writer, m: &Machine, tile: &TileOf, accumulators: &[String], (a,
     let ty = m.vector();
     let mut vectors = Vec::new();
     for pointer in tile.vecs {
-        let from = w.element(pointer, b, "f32");
-        vectors.push(w.op(format_args!("llvm.load {from} {{alignment = 4 : i64}} : !llvm.ptr -> {ty}")));
+        let from = w.element(pointer, b, stored(tile.vec_type));
+        vectors.push(wide::vector(w, tile.vec_type, m.lanes, &from));
     }
     let mut out = Vec::new();
     for (i, pointer) in tile.rows.iter().enumerate() {

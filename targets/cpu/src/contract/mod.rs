@@ -10,6 +10,8 @@ pub mod form;
 pub mod micro;
 mod pixels;
 mod rows;
+mod weights;
+mod wide;
 
 use oaaxc_emit::body::Emitter;
 use oaaxc_emit::cast::value;

@@ -3,14 +3,18 @@
 //! A group is up to `GROUP_PIXELS` output pixels and `GROUP_CHANNELS` output channels of one image and
 //! group. Its pixels' windows are packed as `[K][pixels]` panels (padding included), run by run along an
 //! output row, so that the inner loops read memory by ones. Where a window has many channels K is done
-//! in chunks, and the sums wait in a block that fits the second-level cache.
+//! in chunks, and the sums wait in a block that fits the second-level cache. Pixels of 16 bits are widened as they are
+//! packed; weights of 16 bits, which are broadcast, chunk by chunk.
 
 use oaaxc_emit::body::Emitter;
+use oaaxc_emit::cast::stored;
+use oaaxc_ir::DType;
 use oaaxc_ir::expr::Expr;
 
 use super::form::{Form, PANEL, Weights};
 use super::micro::{Machine, Summed, TileOf, micro};
-use super::{Group, Place, epilogue, open_flattened};
+use super::weights::{pack_weights, widen_weights};
+use super::{Group, Place, epilogue, open_flattened, wide};
 
 /// Output pixels of a group: a multiple of every level's tile.
 const GROUP_PIXELS: i64 = 192;
@@ -20,17 +24,17 @@ const GROUP_CHANNELS: i64 = 256;
 const CHUNK_ROWS: i64 = 1152;
 
 /// The numbers of a convolution.
-struct Sizes {
+pub(super) struct Sizes {
     /// Product of all K extents but the last: the points of the window.
-    window: i64,
+    pub(super) window: i64,
     /// The last K extent: input channels.
-    channels: i64,
+    pub(super) channels: i64,
     /// Input channels of a chunk.
     chunk: i64,
     /// Output channels.
     out: i64,
     /// Output channels of a group, a multiple of the panel.
-    block: i64,
+    pub(super) block: i64,
     /// Pixels of a tile.
     width: i64,
     /// Packed pixels between two rows of a panel: the tile, and room for the last vector of a run.
@@ -94,11 +98,13 @@ fn channel_blocks(s: &Sizes) -> i64 {
 /// Scratch of one worker in bytes: a tile, packed pixels, waiting sums, and packed weights where they are plain.
 pub fn scratch(form: &Form, m: &Machine) -> Expr {
     let s = Sizes::of(form, m);
-    let weights = match form.b {
-        Weights::Panels { .. } => 0,
-        Weights::Plain { .. } => s.block * s.rows(),
-    };
+    let weights = if own_weights(form) { s.block * s.rows() } else { 0 };
     Expr::constant((tile_len(m) + s.packed() + s.waiting() + weights) * 4)
+}
+
+/// Whether the group rearranges weights in scratch, instead of reading them where they lie.
+fn own_weights(form: &Form) -> bool {
+    matches!(form.b, Weights::Plain { .. }) || form.b_type != DType::F32
 }
 
 fn tile_len(m: &Machine) -> i64 {
@@ -124,7 +130,7 @@ pub fn emit(em: &mut Emitter, form: &Form, g: &Group) {
     };
     let packed = part(em, tile_len(&g.machine));
     let waiting = part(em, tile_len(&g.machine) + s.packed());
-    let own_weights = part(em, tile_len(&g.machine) + s.packed() + s.waiting());
+    let scratch_weights = part(em, tile_len(&g.machine) + s.packed() + s.waiting());
 
     let (zero, one) = (em.w.int(0), em.w.int(1));
     let (chunks, chunk) = (em.w.int(s.chunks()), em.w.int(s.chunk));
@@ -162,11 +168,17 @@ pub fn emit(em: &mut Emitter, form: &Form, g: &Group) {
             let skip = em.w.int_op("muli", &channel0, &panel);
             let at = em.w.int_op("addi", &base, &skip);
             let pointer = em.pointers[form.b_buffer.0 as usize].clone();
-            em.w.element(&pointer, &at, "f32")
+            let there = em.w.element(&pointer, &at, stored(form.b_type));
+            if own_weights(form) {
+                widen_weights(em, form, g, &there, &channel_count, (&input0, &inputs), &s, &scratch_weights);
+                scratch_weights
+            } else {
+                there
+            }
         }
         Weights::Plain { offset } => {
-            pack_weights(em, form, offset, (&channel0, &channel_count), (&input0, &inputs), &s, &own_weights);
-            own_weights
+            pack_weights(em, form, offset, (&channel0, &channel_count), (&input0, &inputs), &s, &scratch_weights);
+            scratch_weights
         }
     };
     let chunk_of = Chunk {
@@ -176,7 +188,7 @@ pub fn emit(em: &mut Emitter, form: &Form, g: &Group) {
         packed: &packed,
         waiting: &waiting,
         weights: &weights,
-        own: matches!(form.b, Weights::Plain { .. }),
+        own: own_weights(form),
     };
     let block =
         Block { pixel0: &pixel0, pixel_count: &pixel_count, tiles: &tiles, channel0: &channel0, channel_count: &channel_count };
@@ -271,7 +283,15 @@ fn compute(em: &mut Emitter, form: &Form, g: &Group, s: &Sizes, b: &Block, c: &C
     micro(
         &mut em.w,
         m,
-        &TileOf { rows: &rows, vecs: &vecs, k: &k, tile: &kept, stride: s.width, add: several.then_some(&later) },
+        &TileOf {
+            rows: &rows,
+            vecs: &vecs,
+            vec_type: DType::F32,
+            k: &k,
+            tile: &kept,
+            stride: s.width,
+            add: several.then_some(&later),
+        },
     );
 
     let last = em.w.int(s.chunks() - 1);
@@ -394,7 +414,7 @@ fn pack(em: &mut Emitter, form: &Form, g: &Group, job: &Window) {
     em.scope.bind(channels.axis, &channel);
     let from = em.expr(&form.a);
     let pointer = em.pointers[form.a_buffer.0 as usize].clone();
-    let from = em.w.element(&pointer, &from, "f32");
+    let from = em.w.element(&pointer, &from, stored(form.a_type));
     let row = em.w.int_op("addi", &row, &c.counter);
     let stride = em.w.int(job.stride);
     let into = em.w.int_op("muli", &row, &stride);
@@ -464,8 +484,8 @@ fn copy_run(
             let to = em.w.element(into, &j.counter, "f32");
             let x = if copy {
                 let skip = em.w.int_op("muli", &j.counter, &stride);
-                let from = em.w.element(from, &skip, "f32");
-                em.w.op(format_args!("llvm.load {from} : !llvm.ptr -> f32"))
+                let from = em.w.element(from, &skip, stored(form.a_type));
+                wide::scalar(&mut em.w, form.a_type, &from)
             } else {
                 padding.clone()
             };
@@ -475,6 +495,19 @@ fn copy_run(
         return;
     }
     let lanes = g.machine.lanes;
+    // Masked loads of 16 bits are an instruction of AVX-512 alone.
+    if form.a_type != DType::F32 && lanes < 16 {
+        for (start, stop) in [(zero.as_str(), low), (high, length)] {
+            let j = em.w.open(start, stop, &one);
+            let to = em.w.element(into, &j.counter, "f32");
+            em.w.line(format_args!("llvm.store {padding}, {to} : f32, !llvm.ptr"));
+            em.w.close(j);
+        }
+        let (from, into) = (em.w.element(from, low, stored(form.a_type)), em.w.element(into, low, "f32"));
+        let count = em.w.int_op("subi", high, low);
+        wide::copy(&mut em.w, form.a_type, lanes, &from, &into, &count);
+        return;
+    }
     let (ty, ints, bits) = (g.machine.vector(), format!("vector<{lanes}xi32>"), format!("vector<{lanes}xi1>"));
     let numbers: Vec<String> = (0..lanes).map(|i| i.to_string()).collect();
     let iota = em.w.constant(format_args!("dense<[{}]> : {ints}", numbers.join(", ")));
@@ -490,58 +523,24 @@ fn copy_run(
     let above = em.w.op(format_args!("arith.cmpi sge, {iota}, {first} : {ints}"));
     let below = em.w.op(format_args!("arith.cmpi slt, {iota}, {end} : {ints}"));
     let mask = em.w.op(format_args!("arith.andi {above}, {below} : {bits}"));
-    let from = em.w.element(from, &j.counter, "f32");
+    let from = em.w.element(from, &j.counter, stored(form.a_type));
     let to = em.w.element(into, &j.counter, "f32");
-    let x = em.w.op(format_args!(
-        "llvm.intr.masked.load {from}, {mask}, {padding} {{alignment = 4 : i32}} : (!llvm.ptr, {bits}, {ty}) -> {ty}"
-    ));
+    let x = if form.a_type == DType::F32 {
+        em.w.op(format_args!(
+            "llvm.intr.masked.load {from}, {mask}, {padding} {{alignment = 4 : i32}} : (!llvm.ptr, {bits}, {ty}) -> {ty}"
+        ))
+    } else {
+        let shorts = format!("vector<{lanes}xi16>");
+        let nothing = em.w.constant(format_args!("dense<0> : {shorts}"));
+        let mut x = em.w.op(format_args!(
+            "llvm.intr.masked.load {from}, {mask}, {nothing} {{alignment = 2 : i32}} : (!llvm.ptr, {bits}, {shorts}) -> {shorts}"
+        ));
+        if form.a_type == DType::F16 {
+            x = em.w.op(format_args!("arith.bitcast {x} : {shorts} to vector<{lanes}xf16>"));
+        }
+        let x = wide::widened(&mut em.w, form.a_type, lanes, &x);
+        em.w.op(format_args!("arith.select {mask}, {x}, {padding} : {bits}, {ty}"))
+    };
     em.w.line(format_args!("llvm.store {x}, {to} {{alignment = 4 : i64}} : {ty}, !llvm.ptr"));
     em.w.close(j);
-}
-
-/// Packs row-major weights of the group's channels and the chunk's inputs as panels; missing channels are zero.
-fn pack_weights(
-    em: &mut Emitter,
-    form: &Form,
-    offset: &Expr,
-    (channel0, channel_count): (&str, &str),
-    (input0, inputs): (&str, &str),
-    s: &Sizes,
-    into: &str,
-) {
-    let (zero, one, panel) = (em.w.int(0), em.w.int(1), em.w.int(PANEL));
-    let block = em.w.int(s.block);
-    let pointer = em.pointers[form.b_buffer.0 as usize].clone();
-    let o = em.w.open(&zero, &block, &one);
-    let channel = em.w.int_op("addi", channel0, &o.counter);
-    em.scope.bind(form.n.axis, &channel);
-    let exists = em.w.op(format_args!("arith.cmpi slt, {}, {channel_count} : i64", o.counter));
-    let (number, inside) = (em.w.int_op("divui", &o.counter, &panel), em.w.int_op("remui", &o.counter, &panel));
-    let (channels, window) = form.k.split_last().expect("there is a K axis");
-    let (opened, row) = open_flattened(em, window);
-    let c = em.w.open(&zero, inputs, &one);
-    let input = em.w.int_op("addi", input0, &c.counter);
-    em.scope.bind(channels.axis, &input);
-    let row = em.w.int_op("muli", &row, inputs);
-    let row = em.w.int_op("addi", &row, &c.counter);
-    let rows = em.w.int(s.window);
-    let rows = em.w.int_op("muli", inputs, &rows);
-    let skip = em.w.int_op("muli", &number, &rows);
-    let at = em.w.int_op("addi", &skip, &row);
-    let at = em.w.int_op("muli", &at, &panel);
-    let at = em.w.int_op("addi", &at, &inside);
-    let to = em.w.element(into, &at, "f32");
-    // A channel that does not exist reads the first weight and drops it: no branch.
-    let from = em.expr(offset);
-    let from = em.w.op(format_args!("arith.select {exists}, {from}, {zero} : i64"));
-    let from = em.w.element(&pointer, &from, "f32");
-    let x = em.w.op(format_args!("llvm.load {from} : !llvm.ptr -> f32"));
-    let nothing = em.w.constant("0.0 : f32");
-    let x = em.w.op(format_args!("arith.select {exists}, {x}, {nothing} : f32"));
-    em.w.line(format_args!("llvm.store {x}, {to} : f32, !llvm.ptr"));
-    em.w.close(c);
-    for l in opened.into_iter().rev() {
-        em.w.close(l);
-    }
-    em.w.close(o);
 }
