@@ -44,16 +44,23 @@ pub fn graph_passes(before: &Graph, after: &Graph, options: &Options) -> Result<
     let second = Opened::package(&strict(after)?.package, options.jobs).map_err(one)?;
     let found = execute::run(&second.loaded, &run.inputs).map_err(one)?;
     let names: Vec<String> = opened.loaded.outputs.iter().map(|port| port.name.clone()).collect();
-    let worst = compare("simplify", &names, &run.outputs, &found, "the rules that apply: `oaaxc opt --pass rules`")?;
+    let worst = compare("simplify", &names, &run.outputs, &found, "the rules that apply: `oaaxc opt --pass rules`", data::TOLERANCE)?;
     Ok(format!("simplify: the numbers hold, {worst:.1e} of their scale (cpu:strict)"))
 }
 
 /// The largest difference; an error that names the pass where an output differs.
-fn compare(pass: &str, names: &[String], reference: &[Tensor], found: &[Tensor], note: &str) -> Result<f64, Diagnostics> {
+fn compare(
+    pass: &str,
+    names: &[String],
+    reference: &[Tensor],
+    found: &[Tensor],
+    note: &str,
+    tolerance: data::Tolerance,
+) -> Result<f64, Diagnostics> {
     let mut errors = Diagnostics::new();
     let mut worst = 0.0f64;
     for ((name, reference), found) in names.iter().zip(reference).zip(found) {
-        let comparison = data::compare(name, reference, found, data::TOLERANCE);
+        let comparison = data::compare(name, reference, found, tolerance);
         worst = worst.max(comparison.difference.map_or(0.0, |d| d.max_rel));
         if !comparison.within {
             let message = format!("the pass {pass} changed the numbers: output \"{name}\" {}", comparison.why);
@@ -85,7 +92,10 @@ impl<'a> PassCheck<'a> {
             ("emitted", self.emitted(program)?)
         };
         let note = format!("{how} for {}", self.target.name());
-        let worst = compare(pass, &self.names, &self.run.outputs, &outputs, &note)?;
+        // Fusion keeps digits that the oracle rounds away after each operation on halves.
+        let relative = if self.options.halves { 0.05 } else { data::TOLERANCE.relative };
+        let tolerance = data::Tolerance { relative, ..data::TOLERANCE };
+        let worst = compare(pass, &self.names, &self.run.outputs, &outputs, &note, tolerance)?;
         self.told.push(format!("{pass}: the numbers hold, {worst:.1e} of their scale ({how})"));
         Ok(())
     }

@@ -419,7 +419,7 @@ fn instrumented(graph: &Graph, values: &[ValueId], target: &str, options: &Optio
     let (program, fused) = lower_for(&graph, target.device(), options, &mut clock, &mut |_, _| Ok(()))?;
     let mut weights = Weights::default();
     let share = finish(program, fused, target.as_ref(), options, &mut weights, clock)?;
-    Opened::package(&artefact::package(vec![share], weights), options.jobs).map_err(one)
+    Opened::package(&artefact::package(vec![share], weights, options.fallback), options.jobs).map_err(one)
 }
 
 /// The target that this machine runs best and that artefacts for it hold too.

@@ -95,9 +95,9 @@ pub fn build(
     find_all(names)?;
     let (graph, warnings) = if options.verify_passes {
         progress.phase("import");
-        let imported = read(model, import_options)?;
+        let mut imported = read(model, import_options)?;
+        qdq::collect(&mut imported.graph).map_err(|d| Diagnostics { items: vec![d] })?;
         let mut graph = imported.graph.clone();
-        qdq::collect(&mut graph).map_err(|d| Diagnostics { items: vec![d] })?;
         simplify(&mut graph);
         progress.phase("verify");
         progress.note(&pass_check::graph_passes(&imported.graph, &graph, options)?);

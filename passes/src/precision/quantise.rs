@@ -4,7 +4,7 @@
 //! a measured range, or by the run's own numbers where `dynamic`. Scales, bias and whatever follows are f32 work that
 //! fusion moves behind the sum, the next quantisation included. Residual sums, pools and every other node between
 //! contractions stay in f32: only what a contraction multiplies is eight bits. Sums of few products (depthwise
-//! windows, first layers) stay in floats: they have the least to win and the most to lose.
+//! windows) stay in floats: they have the least to win and the most to lose.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::observe::parameters;
 use super::{Range, Role, Row, add_constant, cast_to, dtype, has_rank, label, name_of, new_node, only_result, standard};
 
 /// Sums of fewer products stay in floats.
-const FEWEST_PRODUCTS: usize = 32;
+const FEWEST_PRODUCTS: usize = 8;
 
 /// How the integers of activations are chosen.
 pub struct Request<'a> {
