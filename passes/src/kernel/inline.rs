@@ -11,7 +11,7 @@ use oaaxc_ir::{DType, Scalar};
 
 use crate::kernel::epilogue::own_axes;
 use crate::kernel::fuse::{adopt, argument_of, merged, plain_loop};
-use crate::kernel::resolve::drop_unused;
+use crate::kernel::resolve::{drop_unused, visit_bodies};
 
 /// A loop without reduction that writes one buffer at its own axes.
 pub struct Producer<'a> {
@@ -25,6 +25,8 @@ pub struct Producer<'a> {
     pub dims: Vec<Expr>,
     /// Its buffers' names in the consumer.
     pub buffers: BTreeMap<BufferId, BufferId>,
+    /// Its kernel, for the sizes of its buffers.
+    pub kernel: &'a Kernel,
 }
 
 /// The body with every load of `buffer` replaced by the producer's value there.
@@ -50,7 +52,8 @@ fn inline_one(out: &mut Body, p: &Producer, index: &[Index], when: Option<V>, bo
     let mut guard = when;
     match bounds {
         Bounds::Inside => {}
-        // The fault would have to be raised by the producer's loads: leave it where it is.
+        // The fault is then raised by the producer's loads, so each must ask the same of the same indices.
+        Bounds::Fault if asks_the_same(p) => {}
         Bounds::Fault => return None,
         Bounds::Otherwise => {
             for (i, size) in index.iter().zip(&p.dims) {
@@ -67,7 +70,7 @@ fn inline_one(out: &mut Body, p: &Producer, index: &[Index], when: Option<V>, bo
         op.map_values(&mut |v| map[v.0 as usize]);
         let value = match op {
             Op::Index(e) => expression(out, &e, &bind)?,
-            Op::Load { buffer, dtype, index, when, bounds, otherwise } => {
+            Op::Load { buffer, dtype, index, when, bounds: bounds_of_load, otherwise } => {
                 let mut moved = Vec::new();
                 for i in index {
                     moved.push(match i {
@@ -80,6 +83,8 @@ fn inline_one(out: &mut Body, p: &Producer, index: &[Index], when: Option<V>, bo
                     (g, w) => g.or(w),
                 };
                 // A checked load under a guard of the consumer keeps its check: it happens only where guarded.
+                let inherits = bounds == Bounds::Fault && !moved.is_empty();
+                let bounds = if inherits { Bounds::Fault } else { bounds_of_load };
                 out.push(Op::Load { buffer: *p.buffers.get(&buffer)?, dtype, index: moved, when, bounds, otherwise })
             }
             op => out.push(op),
@@ -93,6 +98,21 @@ fn inline_one(out: &mut Body, p: &Producer, index: &[Index], when: Option<V>, bo
             let no = out.scalar(otherwise);
             out.select(guard, value, no)
         }
+    })
+}
+
+/// Whether every load of the producer is of one element that is always there, or of a place that is inside its buffer
+/// exactly where the result's is inside the result.
+fn asks_the_same(p: &Producer) -> bool {
+    p.body.post.ops.iter().all(|op| match op {
+        Op::Load { buffer, index, when, bounds, .. } => {
+            let same = |(index, size): (&Index, &Expr)| {
+                let axis = if let Index::Expr(e) = index { e.as_axis() } else { None };
+                axis.is_some() && p.axes.iter().zip(&p.dims).any(|(a, dim)| *a == axis && dim == size)
+            };
+            when.is_none() && *bounds == Bounds::Inside && index.iter().zip(&p.kernel.buffer(*buffer).dims).all(same)
+        }
+        _ => true,
     })
 }
 
@@ -229,8 +249,12 @@ pub(super) fn inline(producer: &Launch, consumer: &Launch, slot: SlotId, only_re
     let mut fused = consumer.clone();
     let buffers = adopt(&mut fused, producer);
     (fused.kernel.name, fused.origins) = merged(producer, consumer);
+    if raises_faults(&consumer.kernel, read) {
+        // A fault names the first node: the one whose data is wrong.
+        fused.origins = merged(consumer, producer).1;
+    }
     let dims = producer.kernel.buffer(written).dims.clone();
-    let p = Producer { body: work, axes, value: store.value, dims, buffers };
+    let p = Producer { body: work, axes, value: store.value, dims, buffers, kernel: &producer.kernel };
     let keeps_rows = keeps_innermost(&p);
     let single = consumer.kernel.single_step().is_some();
     let body = std::mem::take(&mut fused.kernel.body);
@@ -341,6 +365,16 @@ fn view_operand(operand: &mut Operand, p: &Producer) -> Option<()> {
     operand.buffer = *p.buffers.get(buffer)?;
     operand.index = moved;
     Some(())
+}
+
+/// Whether a load of the buffer checks the model's own data.
+fn raises_faults(kernel: &Kernel, read: BufferId) -> bool {
+    let mut some = false;
+    visit_bodies(&mut kernel.clone(), &mut |body| {
+        let checked = |op: &Op| matches!(op, Op::Load { buffer, bounds: Bounds::Fault, .. } if *buffer == read);
+        some |= body.ops.iter().any(checked);
+    });
+    some
 }
 
 /// Whether computing the value again costs about as much as loading it.

@@ -22,7 +22,7 @@ pub fn page(report: &Report, programs: &[Option<Program>]) -> String {
     let mut out = String::new();
     let name = escape(&manifest.name);
     let _ = write!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{name}</title>");
-    let _ = write!(out, "<meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\n");
+    let _ = writeln!(out, "<meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>");
     let _ = write!(out, "<h1>{name}</h1><p>by {} {}", escape(&manifest.producer.name), escape(&manifest.producer.version));
     let _ = write!(
         out,
