@@ -50,8 +50,11 @@ pub struct Matrix {
     /// Elements of C: across is the row, along is the column.
     pub c: Fragment,
     /// Emits it on a lane's elements of A, B and C; answers those of C.
-    pub call: fn(&mut Writer, &[String], &[String], &[String]) -> Vec<String>,
+    pub call: Multiply,
 }
+
+/// From the names of a lane's elements of A, B and C to those of its elements of the result.
+pub type Multiply = fn(&mut Writer, &[String], &[String], &[String]) -> Vec<String>;
 
 /// Which elements of a matrix a lane holds: element e lies at (across + offsets[e], along + steps[e]).
 #[derive(Debug)]
