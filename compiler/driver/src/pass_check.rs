@@ -44,7 +44,8 @@ pub fn graph_passes(before: &Graph, after: &Graph, options: &Options) -> Result<
     let second = Opened::package(&strict(after)?.package, options.jobs).map_err(one)?;
     let found = execute::run(&second.loaded, &run.inputs).map_err(one)?;
     let names: Vec<String> = opened.loaded.outputs.iter().map(|port| port.name.clone()).collect();
-    let worst = compare("simplify", &names, &run.outputs, &found, "the rules that apply: `oaaxc opt --pass rules`", data::TOLERANCE)?;
+    let worst =
+        compare("simplify", &names, &run.outputs, &found, "the rules that apply: `oaaxc opt --pass rules`", data::TOLERANCE)?;
     Ok(format!("simplify: the numbers hold, {worst:.1e} of their scale (cpu:strict)"))
 }
 

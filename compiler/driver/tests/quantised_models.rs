@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use oaaxc::execute::Wanted;
 use oaaxc::pipeline::{Options, Silent, simplify};
 use oaaxc::session::{Opened, build_graph};
 use oaaxc_ir::eval::evaluate;
@@ -23,7 +24,8 @@ fn compiled(text: &str, inputs: &[Tensor]) -> Vec<(String, Vec<Tensor>)> {
     let built = build_graph(graph, &["cpu".into()], &options, &mut Silent).unwrap_or_else(|d| panic!("{:?}", d.items));
     let mut all = Vec::new();
     for level in ["x86-64-v2", "x86-64-v3", "x86-64-v4"] {
-        let Ok(opened) = Opened::package_at(&built.package, 1, Some(level)) else { continue };
+        let wanted = Wanted { level: Some(level.to_string()), ..Wanted::threads(1) };
+        let Ok(opened) = Opened::package_as(&built.package, &wanted) else { continue };
         let outputs = oaaxc::execute::run(&opened.loaded, inputs).unwrap_or_else(|d| panic!("{level}: {d:?}"));
         all.push((level.to_string(), outputs));
     }

@@ -139,9 +139,9 @@ fn candidate(graph: &Graph, id: NodeId, form: Contraction) -> Result<Candidate, 
     let integer = |c: usize, p: usize| (at(c, p) / scales[c]).round_ties_even().clamp(-127.0, 127.0) as i64;
     let mut gap = 0f64;
     let mut largest = 0f64;
-    for c in 0..channels {
+    for (c, scale) in scales.iter().enumerate() {
         for p in 0..products {
-            gap = gap.max(f64::from((at(c, p) - integer(c, p) as f32 * scales[c]).abs()));
+            gap = gap.max(f64::from((at(c, p) - integer(c, p) as f32 * scale).abs()));
             largest = largest.max(f64::from(at(c, p).abs()));
         }
     }

@@ -31,7 +31,7 @@ pub fn check(kernel: &Kernel, dims: &[i64], arguments: &[Vec<u8>], tolerance: f6
         let mut fault = vec![0u64; 4];
         if launched > 0 {
             let symbols = symbol_count(&emitted.text);
-            let mut all: Vec<Argument> = memory.iter_mut().map(|m| Argument::Memory(m)).collect();
+            let mut all: Vec<Argument> = memory.iter_mut().map(Argument::Memory).collect();
             all.extend(dims[..symbols].iter().map(|d| Argument::Long(*d)));
             all.extend([
                 Argument::Memory(&mut scratch),
