@@ -26,7 +26,7 @@ fn add(graph: &mut Graph, op: &str, attributes: &[(&str, Attribute)], inputs: &[
         inputs: inputs.iter().map(|v| Some(*v)).collect(),
         outputs: vec![Some(name)],
         blocks: vec![],
-        origin: Default::default(),
+        origin: oaaxc_base::Origin { operator: op.into(), ..Default::default() },
     };
     let root = graph.root;
     let node = graph.append(root, new).expect("the node is valid");
@@ -92,43 +92,41 @@ fn fusion_of_random_chains() {
     assert!(saved > 200, "fusion saves kernels, here only {saved}");
 }
 
-/// A table of small integers, dequantised whole and then gathered from.
+/// A table of small integers, widened whole and then gathered from.
 fn gathered_table() -> Graph {
     let mut graph = Graph::new("table");
     let root = graph.root;
     let (rows, n) = (graph.symbols.named("R"), graph.symbols.named("N"));
-    let mut input = |graph: &mut Graph, name: &str, dtype, dims: Vec<Expr>| {
-        let v = graph.add_value(name.into(), Fact::of(Type::tensor(dtype, dims)), Def::Input(root));
+    let input = |graph: &mut Graph, name: &str, dtype, dims: Vec<Expr>| {
+        let v = graph.add_value(name.to_string(), Fact::of(Type::tensor(dtype, dims)), Def::Input(root));
         graph.blocks[root].inputs.push(v);
         v
     };
     let table = input(&mut graph, "table", DType::I8, vec![Expr::sym(rows), 4.into()]);
-    let scale = input(&mut graph, "scale", DType::F32, vec![]);
     let positions = input(&mut graph, "positions", DType::I64, vec![Expr::sym(n)]);
     let wide = add(&mut graph, "Cast", &[("to", Attribute::Int(1))], &[table], "wide".into());
-    let scaled = add(&mut graph, "Mul", &[], &[wide, scale], "scaled".into());
-    let y = add(&mut graph, "Gather", &[], &[scaled, positions], "y".into());
+    let signed = add(&mut graph, "Neg", &[], &[wide], "signed".into());
+    let y = add(&mut graph, "Gather", &[], &[signed, positions], "y".into());
     graph.blocks[root].outputs.push(y);
     graph
 }
 
 #[test]
-fn only_the_rows_that_are_asked_for_are_dequantised_and_a_wrong_position_still_names_the_gather() {
+fn only_the_rows_that_are_asked_for_are_widened_and_a_wrong_position_still_names_the_gather() {
     let graph = gathered_table();
     let mut program = lower::lower(&graph).expect("it lowers");
     resolve::resolve(&mut program);
     fuse::fuse(&mut program);
     assert_eq!(program.launches().len(), 1, "one kernel");
-    assert_eq!(program.launches()[0].origins[0].operator, "Gather");
+    assert_eq!(&*program.launches()[0].origins[0].operator, "Gather");
     let table = Tensor::from_scalars(DType::I8, vec![3, 4], (0..12).map(|i| oaaxc_ir::Scalar::from_i64(i).cast(DType::I8)));
-    let scale = Tensor::from_scalars(DType::F32, vec![], [oaaxc_ir::Scalar::from_f32(0.5)].into_iter());
     let run = |positions: &[i64]| {
         let list = positions.iter().map(|p| oaaxc_ir::Scalar::from_i64(*p));
         let positions = Tensor::from_scalars(DType::I64, vec![positions.len()], list);
-        interpret::run(&program, &[table.clone(), scale.clone(), positions])
+        interpret::run(&program, &[table.clone(), positions])
     };
     let y = run(&[2, -3]).expect("both rows exist");
     let found: Vec<f64> = y[0].scalars().map(|s| s.as_f64()).collect();
-    assert_eq!(found, [4.0, 4.5, 5.0, 5.5, 0.0, 0.5, 1.0, 1.5]);
+    assert_eq!(found, [-8.0, -9.0, -10.0, -11.0, 0.0, -1.0, -2.0, -3.0]);
     assert!(run(&[3]).is_err(), "there is no row 3");
 }

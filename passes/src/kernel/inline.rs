@@ -107,8 +107,10 @@ fn asks_the_same(p: &Producer) -> bool {
     p.body.post.ops.iter().all(|op| match op {
         Op::Load { buffer, index, when, bounds, .. } => {
             let same = |(index, size): (&Index, &Expr)| {
-                let axis = if let Index::Expr(e) = index { e.as_axis() } else { None };
-                axis.is_some() && p.axes.iter().zip(&p.dims).any(|(a, dim)| *a == axis && dim == size)
+                let Index::Expr(index) = index else { return false };
+                let fixed = index.as_const().zip(size.as_const()).is_some_and(|(i, n)| 0 <= i && i < n);
+                let axis = index.as_axis();
+                fixed || axis.is_some() && p.axes.iter().zip(&p.dims).any(|(a, dim)| *a == axis && dim == size)
             };
             when.is_none() && *bounds == Bounds::Inside && index.iter().zip(&p.kernel.buffer(*buffer).dims).all(same)
         }
@@ -242,7 +244,8 @@ pub(super) fn inline(producer: &Launch, consumer: &Launch, slot: SlotId, only_re
     if !producer.kernel.buffer(written).layout.is_plain() {
         return None;
     }
-    let cheap = is_cheap(&work.post);
+    // Of a table from which rows are picked, most is seldom wanted: a little more work for each pick pays.
+    let cheap = if picks(&consumer.kernel, read) { is_within(&work.post, 3, 4) } else { is_within(&work.post, 1, 2) };
     if !(cheap || only_reader && visits_once(&consumer.kernel, read)) {
         return None;
     }
@@ -377,8 +380,20 @@ fn raises_faults(kernel: &Kernel, read: BufferId) -> bool {
     some
 }
 
-/// Whether computing the value again costs about as much as loading it.
-fn is_cheap(body: &Body) -> bool {
+/// Whether the kernel reads the buffer at places that it computes.
+fn picks(kernel: &Kernel, read: BufferId) -> bool {
+    let mut some = false;
+    visit_bodies(&mut kernel.clone(), &mut |body| {
+        some |= body.ops.iter().any(|op| match op {
+            Op::Load { buffer, index, .. } => *buffer == read && index.iter().any(|i| matches!(i, Index::Value(_))),
+            _ => false,
+        });
+    });
+    some
+}
+
+/// Whether computing the value takes at most so many loads and simple operations, one of each being about what it costs to load it.
+fn is_within(body: &Body, most_loads: usize, most_work: usize) -> bool {
     let mut loads = 0;
     let mut work = 0;
     for op in &body.ops {
@@ -390,7 +405,7 @@ fn is_cheap(body: &Body) -> bool {
             Op::Unary(..) | Op::Binary(..) => return false,
         }
     }
-    loads <= 1 && work <= 2
+    loads <= most_loads && work <= most_work
 }
 
 /// Whether the kernel touches each element of the buffer at most once.
