@@ -24,6 +24,8 @@ pub struct Manifest {
     pub files: BTreeMap<String, FileEntry>,
     /// Whether a variant for a device may run kernels on the host.
     pub fallback: Fallback,
+    /// Code may be loaded only after a signature was checked. Who checked one gives the digest of `oaax.json`.
+    pub signature_required: bool,
 }
 
 /// What the artefact says of kernels that a device cannot run and that were placed on the host.
@@ -126,7 +128,9 @@ impl Manifest {
                 fail!(InvalidModel, "oaax.json: variant {} names {path:?}, which is not among its files", variant.id);
             }
         }
-        Ok(Manifest { variants, files, fallback: read_fallback(json.get("fallback"))? })
+        // "any word that the reader does not know: code is loaded only after a valid signature" (docs/artefact.md).
+        let signature_required = json.get("signature_policy").is_some_and(|policy| policy.text() != Some("none"));
+        Ok(Manifest { variants, files, fallback: read_fallback(json.get("fallback"))?, signature_required })
     }
 }
 

@@ -117,6 +117,9 @@ impl Model {
             fail!(Tampered, "oaax.json: is not the one whose digest was given");
         }
         let manifest = Manifest::parse(&files.manifest)?;
+        if manifest.signature_required && options.manifest_digest.is_none() {
+            fail!(Tampered, "oaax.json: demands a signature; check it (oaaxc verify --policy) and open with the digest it gives");
+        }
         let Choice { variant, program, host, device, why, messages } = choose::choose(&manifest, &mut files, options, &pool)?;
         let driver = match &device {
             Some((kind, found)) => Some(device::open(*kind, found).map_err(|error| choose::cannot_open(*kind, found, &error))?),

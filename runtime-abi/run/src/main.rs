@@ -1,5 +1,7 @@
 //! oaax-run: the program in the image. Shows what a model takes and gives, or runs it on `.npy` files.
 //!
+//! Promises: without a model on the command line it takes `/models`, where images have theirs; with
+//! `--manifest` nothing of another package is run.
 //! Exit codes: 0 done, 1 the model or the run failed, 2 the command line is wrong, 6 nothing in the artefact runs
 //! here, or a device failed.
 
@@ -9,13 +11,17 @@ use oaax_core::{Model, Options, Output, PortInfo, Session, Status, Tensor, Value
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Instant};
 
 const USAGE: &str = "\
-usage: oaax-run info MODEL [--json]
-       oaax-run run MODEL --input NAME=FILE.npy ... [--output FOLDER] [--repeat N]
+usage: oaax-run info [MODEL] [--json]
+       oaax-run run [MODEL] --input NAME=FILE.npy ... [--output FOLDER] [--repeat N]
 options: --threads N   workers (default: one for each CPU)
          --level NAME  this CPU level or a lower one, for example x86-64-v3
+         --manifest DIGEST  run only the package whose oaax.json has this digest (sha256:...)
          --target NAME this variant: its id or target (default: OAAX_TARGET, else the first that runs here)
          --device NAME cpu, gpu, hip, cuda, opencl, or one by number: hip:0
-MODEL is a model.oaax file, an unpacked /models folder, or an OCI layout folder.";
+MODEL is a model.oaax file, an unpacked /models folder, or an OCI layout folder; without it: /models.";
+
+/// Where an image has its model.
+const MODELS: &str = "/models";
 
 /// The command line.
 #[derive(Default)]
@@ -80,18 +86,24 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--target" => arguments.options.variant = Some(value()?),
             "--device" => arguments.options.device = Some(value()?),
             "--level" => arguments.options.cpu_level = Some(value()?),
+            "--manifest" => arguments.options.manifest_digest = Some(digest(&value()?)?),
             _ if word.starts_with("--") => return Err(format!("{word} is no option")),
             _ => plain.push(word),
         }
     }
-    match <[String; 2]>::try_from(plain) {
-        Ok([command, model]) if command == "info" || command == "run" => {
-            arguments.command = command;
-            arguments.model = PathBuf::from(model);
-            Ok(arguments)
-        }
-        _ => Err("a command and a model are needed".to_owned()),
+    let mut plain = plain.into_iter();
+    arguments.command = plain.next().unwrap_or_default();
+    arguments.model = PathBuf::from(plain.next().unwrap_or_else(|| MODELS.to_owned()));
+    match (arguments.command.as_str(), plain.next()) {
+        ("info" | "run", None) => Ok(arguments),
+        ("info" | "run", Some(more)) => Err(format!("{more:?} is one word too many")),
+        _ => Err("a command is needed: info or run".to_owned()),
     }
+}
+
+fn digest(text: &str) -> Result<[u8; 32], String> {
+    let hex = text.strip_prefix("sha256:").unwrap_or(text);
+    oaax_core::digest_from_hex(hex).ok_or_else(|| format!("{text:?} is no digest: sha256: and 64 lower-case hexadecimal digits"))
 }
 
 fn number(text: &str) -> Result<u32, String> {

@@ -40,6 +40,13 @@ fn a_model_is_shown_and_run() {
     assert!(file.ends_with(&expected));
     let (code, _, err) = oaax_run(&[&["run", model][..], &both[..2]].concat());
     assert_eq!((code, err.as_str()), (1, "oaax-run: input \"y\" is not given; it is float[N]\n"));
-    assert_eq!(oaax_run(&["info"]).0, 2);
+    assert_eq!(oaax_run(&[]).0, 2);
+    assert_eq!(oaax_run(&["info", "a", "b"]).0, 2);
+    let (code, _, err) = oaax_run(&["info"]);
+    assert!(code == 0 || err.contains("/models"), "without a model, that of the image: {err}");
+    let other = format!("sha256:{}", "0".repeat(64));
+    let (code, _, err) = oaax_run(&["info", model, "--manifest", &other]);
+    assert!(code == 1 && err.contains("not the one whose digest was given"), "{err}");
+    assert_eq!(oaax_run(&["info", model, "--manifest", "md5:00"]).0, 2);
     assert_eq!(oaax_run(&["info", "/no/such/model"]).0, 1);
 }
