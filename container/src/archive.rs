@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::{
+    digest::Digest,
     error::{ContainerError, Result},
     image::Document,
     json, oci,
@@ -86,12 +87,17 @@ fn index_json(package: &Package, prepared: &Prepared) -> Vec<u8> {
 
 /// The same blobs once more, in the words of `docker load`: the first image only.
 fn docker_manifest(package: &Package, prepared: &Prepared) -> Vec<u8> {
-    let blob = |digest: crate::digest::Digest| format!("blobs/sha256/{}", digest.hex());
-    let image = &prepared.images[0];
+    let layers: Vec<Digest> = prepared.images[0].layers.iter().map(|&layer| prepared.layers[layer].diff_id).collect();
+    docker_entry(&package.manifest.name, &package.options.tag, prepared.configs[0].digest, &layers)
+}
+
+/// `manifest.json` for one image of plain layers.
+pub(crate) fn docker_entry(name: &str, tag: &str, config: Digest, layers: &[Digest]) -> Vec<u8> {
+    let blob = |digest: &Digest| format!("blobs/sha256/{}", digest.hex());
     json::canonical(&[DockerEntry {
-        config: blob(prepared.configs[0].digest),
-        repo_tags: vec![format!("{}:{}", repository(&package.manifest.name), package.options.tag)],
-        layers: image.layers.iter().map(|&layer| blob(prepared.layers[layer].diff_id)).collect(),
+        config: blob(&config),
+        repo_tags: vec![format!("{}:{tag}", repository(name))],
+        layers: layers.iter().map(blob).collect(),
     }])
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    fn new<T: serde::Serialize>(value: &T) -> Document {
+    pub fn new<T: serde::Serialize>(value: &T) -> Document {
         let bytes = json::canonical(value);
         Document { digest: Digest::of(&bytes), bytes }
     }

@@ -22,7 +22,7 @@ pub(crate) const MAX_MANIFEST: u64 = 16 << 20;
 const MAX_DEPTH: usize = 32;
 
 /// Serialises with sorted keys and no white space.
-pub(crate) fn canonical<T: Serialize>(value: &T) -> Vec<u8> {
+pub fn canonical<T: Serialize>(value: &T) -> Vec<u8> {
     let value = serde_json::to_value(value).expect("types of this crate have string keys");
     let mut text = String::new();
     write_value(&value, &mut text);
@@ -69,6 +69,11 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], limit: u64, place: &str) -
     let value = Strict { depth: 0 }.deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(wrong)?;
     serde_json::from_value(value).map_err(wrong)
+}
+
+/// Reads a document of at most 4 MiB strictly: no key twice, at most 32 levels.
+pub fn strict<T: DeserializeOwned>(bytes: &[u8], place: &str) -> Result<T> {
+    read(bytes, MAX_DOCUMENT, place)
 }
 
 /// Builds a `Value` and refuses depth and repeated keys on the way.

@@ -27,6 +27,7 @@ mod package;
 mod paths;
 mod place;
 mod prepare;
+mod recode;
 mod sink;
 mod tar;
 
@@ -34,15 +35,19 @@ pub use archive::write_archive;
 pub use digest::{Digest, HashTree, LEAF_SIZE, TreeHasher};
 pub use error::{ContainerError, Result};
 pub use inspect::{Report, ReportFile, ReportImage, ReportLayer, inspect};
+pub use json::{canonical as canonical_json, strict as strict_json};
 pub use layer::LayerRole;
 pub use layout::write_layout;
 pub use manifest::{
     Canary, DeviceNeed, Dim, Extra, Fallback, FileEntry, HashTreeForm, HostNode, KNOWN_CRITICAL, Manifest, Needs, Placement,
     PlacementEntry, PrecisionEntry, Producer, SCHEMA, SignaturePolicy, SymbolRange, Tolerance, ValueInfo, ValueType, Variant,
 };
-pub use open::{Expectation, FileRange, Form, OpenedFile, OpenedPackage, Verified, open, open_bytes, open_with};
+pub use open::{
+    Expectation, FileRange, Form, OpenedFile, OpenedPackage, Verified, manifest_in_layer, open, open_bytes, open_with,
+};
 pub use package::{Data, Options, Package, PackageFile, Part, Platform, Role, RuntimeFile, target_folder};
 pub use prepare::Written;
+pub use recode::{to_archive, to_layout};
 
 /// Every file's data begins at a multiple of this many bytes: in its layer, and in the archive.
 /// It is the largest page size of the hosts that map artefacts (64 KiB pages on Arm).

@@ -39,22 +39,37 @@ pub(crate) struct Walk {
     pub images: Vec<ImageFacts>,
     /// Annotations of `index.json` itself.
     pub annotations: Annotations,
+    /// The first image index that an entry led to.
+    pub root_index: Option<serde_json::Value>,
+    /// Name of the first entry.
+    pub tag: Option<String>,
 }
 
 /// All images under the reference `tag`, or under any.
 pub(crate) fn walk(store: &Store, tag: Option<&str>) -> Result<Walk> {
     let top: Index = json::read(&store.index, json::MAX_DOCUMENT, "index.json")?;
     check_annotations(&top.annotations, "index.json")?;
-    let wanted = |entry: &Descriptor| tag.is_none_or(|tag| entry.annotations.get(oci::REF_NAME).is_some_and(|name| name == tag));
+    // Signatures and lists of referrers lie beside the package, under `sha256-<hex>`.
+    let wanted = |entry: &Descriptor| {
+        let name = entry.annotations.get(oci::REF_NAME).map(String::as_str);
+        tag.map_or(!name.is_some_and(|name| name.starts_with("sha256-")), |tag| name == Some(tag))
+    };
     let mut queue = Vec::new();
+    let (mut root_index, mut name) = (None, None);
     for entry in top.manifests.iter().filter(|entry| wanted(entry)) {
         match entry.media_type.as_str() {
             oci::INDEX => {
                 let inner: Index = document(store, entry, "index")?;
+                if root_index.is_none() {
+                    root_index = Some(document(store, entry, "index")?);
+                }
                 check_annotations(&inner.annotations, "index")?;
                 queue.extend(inner.manifests);
             }
             _ => queue.push(entry.clone()),
+        }
+        if name.is_none() {
+            name = entry.annotations.get(oci::REF_NAME).cloned();
         }
         if queue.len() > MAX_DESCRIPTORS {
             return Err(ContainerError::invalid("index.json", format!("leads to more than {MAX_DESCRIPTORS} manifests")));
@@ -74,7 +89,7 @@ pub(crate) fn walk(store: &Store, tag: Option<&str>) -> Result<Walk> {
         }
     }
     match (images.is_empty(), tag) {
-        (false, _) => Ok(Walk { images, annotations: top.annotations }),
+        (false, _) => Ok(Walk { images, annotations: top.annotations, root_index, tag: name }),
         (true, Some(tag)) => Err(ContainerError::invalid("index.json", format!("leads to no image under {tag:?}"))),
         (true, None) => Err(ContainerError::invalid("index.json", "leads to no image")),
     }

@@ -70,6 +70,21 @@ pub(crate) fn manifest(store: &Store, images: &[ImageFacts]) -> Result<(Vec<u8>,
     Ok((bytes, first.clone()))
 }
 
+/// `oaax.json` in the bytes of a manifest layer, whichever way it is stored.
+pub fn manifest_in_layer(bytes: &[u8]) -> Result<Manifest> {
+    let place = "the manifest layer";
+    let section = Section::of_memory(bytes::Bytes::copy_from_slice(bytes));
+    let mut tar = TarReader::new(LayerSource::new(&section, place)?, place);
+    while let Some(entry) = tar.next()? {
+        if entry.path == MANIFEST_PATH && !entry.folder && entry.size <= json::MAX_MANIFEST {
+            let mut bytes = vec![0u8; entry.size as usize];
+            tar.data(&mut bytes)?;
+            return Manifest::from_json(&bytes);
+        }
+    }
+    Err(ContainerError::invalid(place, "has no models/oaax.json"))
+}
+
 /// Reads the headers of every layer; gives the model's files by path.
 pub(crate) fn read(
     store: &Store,

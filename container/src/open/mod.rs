@@ -22,10 +22,11 @@ use std::{
 use bytes::Bytes;
 use serde::Serialize;
 
-pub(crate) use images::ImageFacts;
+pub(crate) use images::{ImageFacts, LayerFacts, walk};
 pub(crate) use layers::OpenedLayer;
-pub(crate) use source::Section;
-use store::Store;
+pub use layers::manifest_in_layer;
+pub(crate) use source::{LayerSource, Section};
+pub(crate) use store::Store;
 
 use crate::{
     digest::{Digest, TreeHasher},
@@ -135,6 +136,15 @@ pub fn open_with(path: &Path, expected: &Expectation) -> Result<OpenedPackage> {
 /// Opens an archive in memory.
 pub fn open_bytes(bytes: Bytes, expected: &Expectation) -> Result<OpenedPackage> {
     open_archive(&Section::of_memory(bytes), expected)
+}
+
+/// The blobs of an archive or a layout.
+pub(crate) fn open_any(path: &Path) -> Result<Store> {
+    if path.is_dir() {
+        return Store::of_folder(path);
+    }
+    let file = File::open(path).map_err(|error| ContainerError::io("open", path, error))?;
+    Store::of_archive(&Section::of_file(file, path)?)
 }
 
 fn open_archive(archive: &Section, expected: &Expectation) -> Result<OpenedPackage> {

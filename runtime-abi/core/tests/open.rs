@@ -158,3 +158,49 @@ fn a_later_manifest_is_refused_by_name() {
     let error = Model::open(folder.join("none"), &options()).err().expect("no file");
     assert_eq!(error.status, Status::NotFound);
 }
+
+#[test]
+fn a_thousand_random_flips_of_data_and_manifest_are_refused() {
+    let folder = folder("flips");
+    let (path, plain) = (folder.join("m.oaax"), folder.join("models"));
+    write_model(&programs::scaled_sum(), &path);
+    write_folder(&programs::scaled_sum(), &plain);
+    let archive = fs::read(&path).expect("written above");
+    let manifest = fs::read(plain.join("oaax.json")).expect("written above");
+    let find = |needle: &[u8]| archive.windows(needle.len()).position(|window| window == needle).expect("it is in the archive");
+    let program = fs::read(plain.join("targets/cpu/program.bin")).expect("written above");
+    // Of the weights the leaf with a number in it; the others are zeros, like the archive's padding.
+    let weights = fs::read(plain.join("weights/0.bin")).expect("written above");
+    let regions = [(find(&manifest), manifest.len()), (find(&program), program.len()), (find(&weights[..4096]), weights.len())];
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % below
+    };
+    for turn in 0..1000 {
+        let (start, length) = regions[turn % regions.len()];
+        let at = start + random(length);
+        let mut bad = archive.clone();
+        bad[at] ^= 1 << random(8);
+        let error = Model::open_memory(&bad, &options()).err().unwrap_or_else(|| panic!("byte {at} of region {turn}"));
+        assert_ne!(error.status, Status::NotFound, "{error}");
+    }
+}
+
+#[test]
+fn a_package_that_demands_a_signature_waits_for_who_checked_one() {
+    let folder = folder("demands");
+    let plain = folder.join("models");
+    write_folder(&programs::scaled_sum(), &plain);
+    let manifest = fs::read_to_string(plain.join("oaax.json")).expect("written above");
+    let (none, required) = ("\"signature_policy\":\"none\"", "\"signature_policy\":\"required\"");
+    assert!(manifest.contains(none), "{manifest}");
+    let manifest = manifest.replace(none, required);
+    replace(&plain.join("oaax.json"), manifest.as_bytes());
+    let error = Model::open(&plain, &options()).err().expect("nobody checked");
+    assert!(error.message.contains("demands a signature"), "{error}");
+    let checked = Options { manifest_digest: Some(digest(manifest.as_bytes())), ..options() };
+    assert!(Model::open(&plain, &checked).is_ok());
+}
