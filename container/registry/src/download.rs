@@ -38,7 +38,7 @@ impl Client {
                     return Err(RegistryError::Invalid(format!("the blob {digest} arrives with the digest {found}")));
                 }
                 Err(error) if error.is_passing() && tries < self.http.options.retries => {
-                    std::thread::sleep(self.http.options.pause * (1 << tries.min(6)));
+                    std::thread::park_timeout(self.http.options.pause * (1 << tries.min(6)));
                     tries += 1;
                 }
                 Err(error) => return Err(error),

@@ -263,7 +263,7 @@ impl Http {
         let mut pause = self.options.pause;
         for _ in 0..self.options.retries {
             match step() {
-                Err(error) if error.is_passing() => std::thread::sleep(pause),
+                Err(error) if error.is_passing() => std::thread::park_timeout(pause),
                 other => return other,
             }
             pause *= 2;

@@ -74,7 +74,7 @@ impl Client {
                     session = self.begin()?;
                 }
                 Err(error) if error.is_passing() && tries < self.http.options.retries => {
-                    std::thread::sleep(self.http.options.pause * (1 << tries.min(6)));
+                    std::thread::park_timeout(self.http.options.pause * (1 << tries.min(6)));
                     tries += 1;
                     session = match self.state(&session) {
                         // A whole body cannot go on in the middle; pieces can.
