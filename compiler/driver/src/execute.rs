@@ -36,6 +36,8 @@ pub struct Wanted {
     pub variant: Option<String>,
     /// `cpu`, `gpu`, `opencl:0` …; `None`: any.
     pub device: Option<String>,
+    /// Nothing but the package whose `oaax.json` has this digest; a policy approved it.
+    pub manifest: Option<[u8; 32]>,
 }
 
 impl Wanted {
@@ -50,6 +52,7 @@ impl Wanted {
             cpu_level: self.level.clone(),
             variant: self.variant.clone(),
             device: self.device.clone(),
+            manifest_digest: self.manifest,
             ..Options::default()
         }
     }

@@ -10,9 +10,11 @@ use serde_json::json;
 
 use super::Outcome;
 use super::arguments::{ModelArguments, io_error, is_model, one, usage};
+use super::attest::manifest_on;
 use super::check::show_type;
 use super::console::Console;
 use super::precision;
+use super::registry::{RegistryArguments, failed as registry_failed};
 use super::table::{Table, bytes};
 use crate::targets::closest;
 use crate::{files, session};
@@ -21,9 +23,10 @@ use crate::{files, session};
 #[command(after_help = "\
 Examples:
   oaaxc inspect model.oaax
+  oaaxc inspect registry.example.org/team/model:v1
   oaaxc inspect model.onnx --around conv_2a")]
 pub struct Arguments {
-    /// An artefact or an ONNX model
+    /// An artefact, an ONNX model, or a reference to a registry
     path: PathBuf,
     /// Show a node of a model with its neighbours, by the name of the node or of one of its results
     #[arg(long, value_name = "NODE")]
@@ -35,11 +38,17 @@ pub struct Arguments {
     #[arg(long)]
     graph: bool,
     #[command(flatten)]
+    registry: RegistryArguments,
+    #[command(flatten)]
     reading: ModelArguments,
 }
 
 /// Inspects.
 pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
+    let text = arguments.path.display().to_string();
+    if oaaxc_registry::Reference::is_meant(&text) {
+        return remote(&text, &arguments.registry, console);
+    }
     if is_model(&arguments.path) {
         if arguments.html.is_some() {
             return Err(usage("--html shows an artefact, and this is a model; build it first"));
@@ -59,6 +68,49 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
         console.object(&serde_json::to_value(&report).map_err(|e| one(Diagnostic::error(Code::INTERNAL, e.to_string())))?);
     } else {
         artefact(&arguments.path, &report, console);
+    }
+    Ok(0)
+}
+
+/// What lies under a reference: images, the model's card, and who speaks for it. No weights travel.
+fn remote(text: &str, registry: &RegistryArguments, console: &Console) -> Outcome {
+    use oaaxc_registry::Shelf;
+    let client = registry.client_for(text)?;
+    let all = super::trust::subjects(&client)?;
+    let manifest = manifest_on(&client)?;
+    let root: serde_json::Value = serde_json::from_slice(&all[0].bytes).unwrap_or_default();
+    let mut referrers = Vec::new();
+    for referrer in client.referrers(&all[0].digest).map_err(registry_failed)? {
+        let found = client.by_digest(&referrer).map_err(registry_failed)?;
+        let found: serde_json::Value = serde_json::from_slice(&found.bytes).unwrap_or_default();
+        let kind = found["annotations"]["dev.sigstore.bundle.predicateType"].as_str().or(found["artifactType"].as_str());
+        referrers.push(json!({ "digest": referrer.to_string(), "kind": kind.unwrap_or("?") }));
+    }
+    let signed = client.by_tag(&format!("sha256-{}.sig", all[0].digest.hex())).map_err(registry_failed)?.is_some();
+    let images: Vec<_> = root["manifests"].as_array().into_iter().flatten().cloned().collect();
+    if console.json {
+        console.object(&json!({
+            "reference": text, "digest": all[0].digest.to_string(), "media_type": all[0].media_type, "images": images,
+            "manifest": manifest, "cosign": signed, "referrers": referrers,
+        }));
+        return Ok(0);
+    }
+    console.line(&format!("{text}: {}, model \"{}\" by {}", all[0].digest, manifest.name, manifest.producer.version));
+    for (title, values) in [("input", &manifest.inputs), ("output", &manifest.outputs)] {
+        values.iter().for_each(|value| console.line(&format!("{title} {}", show_value(value))));
+    }
+    for image in &images {
+        let word = |value: &serde_json::Value| value.as_str().unwrap_or("?").to_string();
+        let platform = format!("{}/{}", word(&image["platform"]["os"]), word(&image["platform"]["architecture"]));
+        console.line(&format!(
+            "image {} for {platform}: {}",
+            word(&image["digest"]),
+            word(&image["annotations"]["io.oaax.targets"])
+        ));
+    }
+    console.line(if signed { "signed under cosign's tag" } else { "no signature under cosign's tag" });
+    for referrer in &referrers {
+        console.line(&format!("{}: {}", referrer["digest"].as_str().unwrap_or("?"), referrer["kind"].as_str().unwrap_or("?")));
     }
     Ok(0)
 }

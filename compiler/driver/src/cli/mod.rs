@@ -5,14 +5,17 @@
 //! (`docs/cli.md`); a closed pipe ends the program quietly.
 
 mod arguments;
+mod attest;
 mod bench;
 mod build;
 mod check;
 mod conformance;
 mod console;
+mod copy;
 mod crash;
 mod doctor;
 mod explain;
+mod export;
 mod guess;
 mod inspect;
 mod manual;
@@ -24,13 +27,18 @@ mod peer;
 mod precision;
 mod profile;
 mod progress;
+mod pull;
+mod push;
+mod registry;
 mod run;
 mod select;
+mod sign;
 mod signals;
 mod table;
 mod targets;
 mod test;
 pub mod toolchain;
+mod trust;
 mod verify;
 
 use std::ffi::OsString;
@@ -94,6 +102,18 @@ enum Command {
     Conformance(conformance::Arguments),
     /// Show what an artefact or a model holds
     Inspect(inspect::Arguments),
+    /// Write an artefact in another of its forms
+    Export(export::Arguments),
+    /// Send an artefact to a registry
+    Push(push::Arguments),
+    /// Fetch an artefact from a registry
+    Pull(pull::Arguments),
+    /// Copy an artefact from one registry to another
+    Copy(copy::Arguments),
+    /// Sign a package
+    Sign(sign::Arguments),
+    /// Attach signed statements to a package
+    Attest(attest::Arguments),
     /// Run passes over a graph and print it
     Opt(opt::Arguments),
     /// Show which variant of an artefact runs here, and why
@@ -156,6 +176,12 @@ fn dispatch(command: &Command, console: &Console) -> u8 {
         Command::Verify(arguments) => verify::main(arguments, console),
         Command::Conformance(arguments) => conformance::main(arguments, console),
         Command::Inspect(arguments) => inspect::main(arguments, console),
+        Command::Export(arguments) => export::main(arguments, console),
+        Command::Push(arguments) => push::main(arguments, console),
+        Command::Pull(arguments) => pull::main(arguments, console),
+        Command::Copy(arguments) => copy::main(arguments, console),
+        Command::Sign(arguments) => sign::main(arguments, console),
+        Command::Attest(arguments) => attest::main(arguments, console),
         Command::Opt(arguments) => opt::main(arguments, console),
         Command::Select(arguments) => select::main(arguments, console),
         Command::Targets(arguments) => targets::main(arguments, console),

@@ -10,12 +10,13 @@ use serde_json::json;
 
 use super::Outcome;
 use super::arguments::{
-    CompileArguments, DeviceArguments, InputArguments, ModelArguments, TargetArguments, io_error, is_model, one,
+    CompileArguments, DeviceArguments, InputArguments, ModelArguments, TargetArguments, io_error, is_model, one, usage,
 };
 use super::console::Console;
 use super::progress::Phases;
 use super::signals;
 use super::table::{Table, seconds};
+use super::trust;
 use crate::execute::{self, Run};
 use crate::session::{Opened, build};
 use crate::{data, files, pipeline};
@@ -50,6 +51,9 @@ pub struct Arguments {
     /// Use this CPU level or a lower one
     #[arg(long, value_name = "LEVEL")]
     level: Option<String>,
+    /// Load nothing that this policy does not trust
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
 }
 
 /// Runs once.
@@ -64,7 +68,20 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
         compiling: &arguments.compiling,
         device: &arguments.device,
     };
-    let opened = open(&source, threads, arguments.level.as_deref(), console)?;
+    let level = arguments.level.as_deref();
+    let opened = match &arguments.policy {
+        Some(_) if is_model(source.path) => return Err(usage("--policy is for artefacts, and this is a model")),
+        Some(policy) => {
+            let (approved, manifest) = trust::approve_path(source.path, policy)?;
+            console.note(&format!("trusted: {}", approved.words()));
+            let mut wanted = arguments.device.wanted(threads);
+            wanted.level = level.map(str::to_string);
+            wanted.variant = arguments.targets.only()?;
+            wanted.manifest = Some(*manifest.as_bytes());
+            Opened::file(source.path, &wanted).map_err(one)?
+        }
+        None => open(&source, threads, level, console)?,
+    };
     let start = Instant::now();
     let run = execute::run_seeded(&opened.loaded, &given, &dims, arguments.inputs.seed).map_err(one)?;
     let took = start.elapsed().as_secs_f64();

@@ -1,7 +1,8 @@
 //! `oaaxc verify`: an artefact's numbers beside the oracle's.
 //!
 //! Promises: the reference is `cpu:strict` on the same inputs, or without a model the canaries that the
-//! build stored; the exit code is 4 where an output lies outside the tolerance.
+//! build stored; the exit code is 4 where an output lies outside the tolerance. With `--policy` nothing is
+//! run: signatures are asked for and every byte is hashed.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,9 @@ use super::arguments::{CompileArguments, DeviceArguments, InputArguments, ModelA
 use super::console::Console;
 use super::nodes;
 use super::progress::Phases;
+use super::registry::RegistryArguments;
 use super::table::Table;
+use super::trust;
 use crate::canary;
 use crate::data::{self, Comparison, Tolerance};
 use crate::execute::{self, Run, Wanted};
@@ -26,6 +29,7 @@ use crate::session::{self, Opened};
 #[command(after_help = "\
 Examples:
   oaaxc verify model.oaax
+  oaaxc verify registry.example.org/team/model:v1 --policy policy.json
   oaaxc verify model.oaax --model model.onnx
   oaaxc verify model.oaax --model model.onnx --bisect
   oaaxc verify model.oaax --model model.onnx --per-node
@@ -33,6 +37,11 @@ Examples:
 pub struct Arguments {
     /// The artefact
     artefact: PathBuf,
+    /// Ask this trust policy, and hash every byte; no code is loaded
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    policy: Option<PathBuf>,
+    #[command(flatten)]
+    registry: RegistryArguments,
     /// Its model: the reference is `cpu:strict`; without it the stored canaries run
     #[arg(long, value_name = "MODEL.onnx")]
     model: Option<PathBuf>,
@@ -68,6 +77,9 @@ pub struct Arguments {
 
 /// Verifies.
 pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
+    if let Some(policy) = &arguments.policy {
+        return trusted(arguments, policy, console);
+    }
     let variant = arguments.target.clone();
     let wanted = Wanted { variant, ..arguments.device.wanted(arguments.threads) };
     let opened = Opened::file(&arguments.artefact, &wanted).map_err(one)?;
@@ -135,6 +147,27 @@ fn holds_code(opened: &Opened, objects: &[Vec<u8>]) -> Result<bool, oaaxc_base::
         held.push(package.read(path, u64::MAX).map_err(failed)?);
     }
     Ok(objects.iter().all(|object| held.contains(object)))
+}
+
+/// Whether the policy trusts the package, and whether its bytes are those that were signed.
+fn trusted(arguments: &Arguments, policy: &std::path::Path, console: &Console) -> Outcome {
+    let text = arguments.artefact.display().to_string();
+    let approved = match oaaxc_registry::Reference::is_meant(&text) {
+        true => trust::approve_shelf(&arguments.registry.client_for(&text)?, policy)?,
+        false => {
+            let (approved, _) = trust::approve_path(&arguments.artefact, policy)?;
+            let checked = oaaxc_container::open(&arguments.artefact).and_then(|package| package.verify());
+            checked.map_err(|e| one(Diagnostic::error(Code::ARTEFACT, format!("{text}: {e}"))))?;
+            approved
+        }
+    };
+    match console.json {
+        true => console.object(&json!({
+            "trusted": approved.root.to_string(), "keys": approved.verdict.keys, "predicates": approved.verdict.predicates,
+        })),
+        false => console.line(&format!("{} is trusted: {}", approved.root, approved.words())),
+    }
+    Ok(0)
 }
 
 /// One line an output; 4 where one is outside its tolerance.
