@@ -37,24 +37,25 @@ impl Contents<'_> {
 /// The SPDX document.
 pub fn spdx(contents: &Contents<'_>) -> Vec<u8> {
     let manifest = contents.manifest;
-    let id = |position: usize| format!("SPDXRef-File-{position}");
-    let files: Vec<Value> = manifest
-        .files
-        .iter()
-        .enumerate()
-        .map(|(position, file)| {
-            json!({
-                "SPDXID": id(position), "fileName": format!("./models/{}", file.path),
-                // SPDX 2.3, 8.4: a file has its SHA-1 "at least"; of weights nobody has one, and readers take SHA-256 alone.
-                "checksums": [{"algorithm": "SHA256", "checksumValue": file.sha256}],
-                "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
-            })
+    let id = |position: usize| format!("SPDXRef-Part-{position}");
+    // SPDX 2.3, 8.4: a "file" must have a SHA-1, which of weights nobody makes; a package of one file need not.
+    let parts = manifest.files.iter().enumerate().map(|(position, file)| {
+        json!({
+            "SPDXID": id(position), "name": format!("models/{}", file.path), "downloadLocation": "NOASSERTION",
+            "filesAnalyzed": false, "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION",
+            "copyrightText": "NOASSERTION", "checksums": [{"algorithm": "SHA256", "checksumValue": file.sha256}],
         })
-        .collect();
+    });
+    let whole = json!({
+        "SPDXID": "SPDXRef-Package", "name": contents.name(), "downloadLocation": "NOASSERTION", "filesAnalyzed": false,
+        "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION", "copyrightText": "NOASSERTION",
+        "checksums": [{"algorithm": "SHA256", "checksumValue": contents.digest.hex()}],
+    });
+    let packages: Vec<Value> = [whole].into_iter().chain(parts).collect();
     let mut relations = vec![json!({
         "spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-Package",
     })];
-    relations.extend((0..files.len()).map(|position| {
+    relations.extend((0..manifest.files.len()).map(|position| {
         json!({"spdxElementId": "SPDXRef-Package", "relationshipType": "CONTAINS", "relatedSpdxElement": id(position)})
     }));
     oaaxc_container::canonical_json(&json!({
@@ -64,12 +65,7 @@ pub fn spdx(contents: &Contents<'_>) -> Vec<u8> {
         "name": contents.name(),
         "documentNamespace": format!("https://oaaxc.dev/spdx/{}", contents.digest.hex()),
         "creationInfo": {"created": contents.created, "creators": [format!("Tool: {}", contents.tool())]},
-        "packages": [{
-            "SPDXID": "SPDXRef-Package", "name": contents.name(), "downloadLocation": "NOASSERTION", "filesAnalyzed": false,
-            "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION", "copyrightText": "NOASSERTION",
-            "checksums": [{"algorithm": "SHA256", "checksumValue": contents.digest.hex()}],
-        }],
-        "files": files,
+        "packages": packages,
         "relationships": relations,
     }))
 }
