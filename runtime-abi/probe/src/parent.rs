@@ -33,7 +33,7 @@ pub enum Outcome {
     Hung(String),
 }
 
-/// Runs the check of one rule in a process: `worker` and then the arguments that [`arguments`] makes.
+/// Runs the check of one rule in a process: `worker` and then the arguments that `arguments` makes.
 /// `scratch` is a folder for files of this check alone.
 pub fn check(subject: &Subject, rule: &Rule, worker: &[OsString], limit: Duration, scratch: &Path) -> Outcome {
     match run(subject, rule, worker, limit, scratch) {

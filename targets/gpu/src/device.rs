@@ -56,7 +56,7 @@ pub struct Matrix {
 /// From the names of a lane's elements of A, B and C to those of its elements of the result.
 pub type Multiply = fn(&mut Writer, &[String], &[String], &[String]) -> Vec<String>;
 
-/// Which elements of a matrix a lane holds: element e lies at (across + offsets[e], along + steps[e]).
+/// Which elements of a matrix a lane holds: element e lies at (across + `offsets[e]`, along + `steps[e]`).
 #[derive(Debug)]
 pub struct Fragment {
     /// What the lane adds to the first index.
