@@ -280,9 +280,11 @@ impl Context {
                 Buffer::new(placement.totals[0])?
             }
         };
-        let base = match (placement.totals[1], &mut self.lane) {
-            (0, _) => 0,
-            (total, Some(lane)) => lane.arena(total)?,
+        // A tensor without elements has an address too: one that is null is bound to nothing.
+        let uses_device = program.plan.iter().any(|entry| entry.space == Space::Device);
+        let base = match (uses_device, &mut self.lane) {
+            (false, _) => 0,
+            (true, Some(lane)) => lane.arena(placement.totals[1].max(1))?,
             (_, None) => fail!(Internal, "an arena is wanted on a device, and there is none"),
         };
         for (index, entry) in program.plan.iter().enumerate() {
