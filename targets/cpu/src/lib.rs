@@ -15,4 +15,4 @@ mod sort;
 mod target;
 
 pub use kernel::{Emitted, Options, emit as emit_kernel, symbol_count};
-pub use target::{CpuLevel, CpuTarget, PANEL, cpu_target, emit_named, v2, v3, v4};
+pub use target::{CpuLevel, CpuTarget, PANEL, cpu_target, v2, v3, v4};

@@ -1,12 +1,8 @@
 //! The targets by name: which levels each has, and how kernels become one object per level.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::kernel::Kernel;
-use oaaxc_llvm::{Cache, Form, Job, Level, WorkerPool};
+use oaaxc_llvm::{BackendError, Batch, Level, WorkerPool, Workers};
 use oaaxc_target_api::{CodeObject, Device, EmitCx, KernelEntry, Level as LinkedLevel, Target};
 
 use crate::kernel::{Emitted, Options, emit};
@@ -20,15 +16,7 @@ pub struct CpuTarget {
     device: Device,
     levels: Vec<CpuLevel>,
     /// The workers of the last call, for the next one that wants the same.
-    workers: Mutex<Option<Workers>>,
-}
-
-/// A pool, and what was asked for.
-struct Workers {
-    jobs: usize,
-    program: PathBuf,
-    cache: Option<PathBuf>,
-    pool: Arc<WorkerPool>,
+    workers: Workers,
 }
 
 /// One level of a target.
@@ -69,7 +57,7 @@ pub fn cpu_target(name: &str) -> Option<Box<dyn Target>> {
         _ => "x86_64",
     };
     let device = Device { kind: "cpu", arch, strict, panel };
-    Some(Box::new(CpuTarget { name: name.to_string(), device, levels, workers: Mutex::new(None) }))
+    Some(Box::new(CpuTarget { name: name.to_string(), device, levels, workers: Workers::default() }))
 }
 
 fn level(name: &str, machine: Level, lanes: u32) -> CpuLevel {
@@ -151,7 +139,7 @@ impl Target for CpuTarget {
         &self.device
     }
     fn emit(&self, kernels: &[Kernel], cx: &EmitCx) -> Result<CodeObject, Diagnostics> {
-        let pool = self.pool(cx);
+        let pool = self.workers.pool(cx.jobs, &cx.worker, cx.cache.as_deref());
         let mut errors = Diagnostics::new();
         let mut out = CodeObject::default();
         for level in &self.levels {
@@ -166,22 +154,6 @@ impl Target for CpuTarget {
     }
 }
 
-impl CpuTarget {
-    /// Starting a worker costs more than compiling a kernel: they live as long as the target.
-    fn pool(&self, cx: &EmitCx) -> Arc<WorkerPool> {
-        let jobs = if cx.jobs == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { cx.jobs };
-        let mut workers = self.workers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let fits = |w: &&Workers| w.jobs == jobs && w.program == cx.worker && w.cache == cx.cache;
-        if let Some(workers) = workers.as_ref().filter(fits) {
-            return workers.pool.clone();
-        }
-        let cache = cx.cache.as_ref().map_or_else(Cache::none, Cache::at);
-        let pool = Arc::new(WorkerPool::new(jobs, &cx.worker).with_cache(cache));
-        *workers = Some(Workers { jobs, program: cx.worker.clone(), cache: cx.cache.clone(), pool: pool.clone() });
-        pool
-    }
-}
-
 fn emit_level(
     level: &CpuLevel,
     kernels: &[Kernel],
@@ -190,17 +162,11 @@ fn emit_level(
     out: &mut CodeObject,
     errors: &mut Diagnostics,
 ) -> Option<LinkedLevel> {
-    let mut batch: Vec<Job> = Vec::new();
-    let mut known = BTreeSet::new();
-    let mut entries = Vec::new();
+    let (mut batch, mut entries) = (Batch::new(level.machine.clone()), Vec::new());
     for kernel in kernels {
-        match emit_named(kernel, &level.options) {
-            Ok((symbol, emitted)) => {
-                if known.insert(symbol.clone()) {
-                    let key = format!("{symbol} ({})", kernel.name.0);
-                    batch.push(Job { key, mlir: emitted.text, level: level.machine.clone() });
-                }
-                let Emitted { groups, scratch, generic, .. } = emitted;
+        match emit(kernel, Batch::PLACEHOLDER, &level.options) {
+            Ok(Emitted { text, groups, scratch, generic }) => {
+                let symbol = batch.add(&kernel.name.0, &text);
                 entries.push(KernelEntry { symbol, groups, scratch, threads: 0, generic });
             }
             Err(why) => errors.push(Diagnostic::error(Code::UNSUPPORTED, format!("{}: {why}", kernel.name.0))),
@@ -209,59 +175,23 @@ fn emit_level(
     if errors.has_errors() {
         return None;
     }
-    keep_texts(level, &batch, cx, pool, &mut out.texts);
-    let mut objects = Vec::new();
-    let before = pool.found_in_cache();
-    let results = pool.compile_batch(batch);
-    out.cached += pool.found_in_cache() - before;
-    for result in results {
-        match result {
-            Ok(object) => objects.push(object),
-            Err(e) => errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", level.name))),
+    out.texts.extend(batch.texts(&level.name, &cx.keep, pool));
+    let failed = |why: &BackendError| Diagnostic::error(Code::INTERNAL, format!("{}: {why}", level.name));
+    let objects: Vec<Vec<u8>> = match batch.compile(pool) {
+        Ok((objects, cached)) => {
+            out.cached += cached;
+            objects.into_iter().map(|(_, object)| object).collect()
         }
-    }
-    if errors.has_errors() {
-        return None;
-    }
+        Err(all) => {
+            all.iter().for_each(|error| errors.push(failed(error)));
+            return None;
+        }
+    };
     match pool.link(&objects, &level.machine) {
         Ok(object) => Some(LinkedLevel { name: level.name.clone(), extension: "so", object, kernels: entries }),
-        Err(e) => {
-            errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", level.name)));
+        Err(error) => {
+            errors.push(failed(&error));
             None
         }
     }
-}
-
-fn keep_texts(level: &CpuLevel, batch: &[Job], cx: &EmitCx, pool: &WorkerPool, texts: &mut Vec<(String, String, String)>) {
-    for stage in &cx.keep {
-        let form = match stage.as_str() {
-            "mlir" => None,
-            "llvm" => Some(Form::LlvmIr),
-            "asm" => Some(Form::Assembly),
-            _ => continue,
-        };
-        for job in batch {
-            let text = match form {
-                None => job.mlir.clone(),
-                // Compiling it again reports the error; the text of what fails is only missing here.
-                Some(form) => pool.emit(job, form).map_or_else(|e| e.to_string(), |b| String::from_utf8_lossy(&b).into_owned()),
-            };
-            texts.push((stage.clone(), format!("{} {}", level.name, job.key), text));
-        }
-    }
-}
-
-/// A kernel under the name of its own text: equal kernels of all models share one cache entry.
-pub fn emit_named(kernel: &Kernel, options: &Options) -> Result<(String, Emitted), String> {
-    const PLACEHOLDER: &str = "oaaxc_kernel";
-    let mut emitted = emit(kernel, PLACEHOLDER, options)?;
-    let symbol = format!("k{:032x}", fnv(emitted.text.as_bytes()));
-    emitted.text = emitted.text.replace(PLACEHOLDER, &symbol);
-    Ok((symbol, emitted))
-}
-
-/// FNV-1a of 128 bits.
-fn fnv(bytes: &[u8]) -> u128 {
-    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |h: u128, b| (h ^ u128::from(*b)).wrapping_mul(prime))
 }

@@ -18,4 +18,4 @@ mod target;
 
 pub use device::{Fragment, Gpu, Lane, Matrix};
 pub use kernel::{Emitted, emit as emit_kernel};
-pub use target::{GpuTarget, Pack, Workers, emit_named};
+pub use target::{GpuTarget, Pack};

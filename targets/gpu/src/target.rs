@@ -1,12 +1,8 @@
 //! A GPU target: kernels to objects by the worker pool, objects to one file by the leaf's packing.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
 use oaaxc_ir::kernel::Kernel;
-use oaaxc_llvm::{Cache, Form, Job, Level, WorkerPool};
+use oaaxc_llvm::{Batch, Level, WorkerPool, Workers};
 use oaaxc_target_api::{CodeObject, Device, EmitCx, KernelEntry, Level as LinkedLevel, Target};
 
 use crate::device::Gpu;
@@ -35,32 +31,6 @@ pub struct GpuTarget {
     pub workers: Workers,
 }
 
-/// Workers that live as long as their target: starting one costs more than compiling a kernel.
-#[derive(Default)]
-pub struct Workers(Mutex<Option<Kept>>);
-
-struct Kept {
-    jobs: usize,
-    program: PathBuf,
-    cache: Option<PathBuf>,
-    pool: Arc<WorkerPool>,
-}
-
-impl Workers {
-    fn pool(&self, cx: &EmitCx) -> Arc<WorkerPool> {
-        let jobs = if cx.jobs == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { cx.jobs };
-        let mut kept = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let fits = |w: &&Kept| w.jobs == jobs && w.program == cx.worker && w.cache == cx.cache;
-        if let Some(kept) = kept.as_ref().filter(fits) {
-            return kept.pool.clone();
-        }
-        let cache = cx.cache.as_ref().map_or_else(Cache::none, Cache::at);
-        let pool = Arc::new(WorkerPool::new(jobs, &cx.worker).with_cache(cache));
-        *kept = Some(Kept { jobs, program: cx.worker.clone(), cache: cx.cache.clone(), pool: pool.clone() });
-        pool
-    }
-}
-
 impl Target for GpuTarget {
     fn name(&self) -> &str {
         &self.name
@@ -73,16 +43,11 @@ impl Target for GpuTarget {
     }
     fn emit(&self, kernels: &[Kernel], cx: &EmitCx) -> Result<CodeObject, Diagnostics> {
         let mut errors = Diagnostics::new();
-        let (mut batch, mut symbols, mut known, mut entries) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
+        let (mut batch, mut entries) = (Batch::new(self.machine.clone()), Vec::new());
         for kernel in kernels {
-            match emit_named(kernel, &self.gpu) {
-                Ok((symbol, emitted)) => {
-                    let Emitted { text, groups, scratch, threads, generic } = emitted;
-                    if known.insert(symbol.clone()) {
-                        let key = format!("{symbol} ({})", kernel.name.0);
-                        batch.push(Job { key, mlir: text, level: self.machine.clone() });
-                        symbols.push(symbol.clone());
-                    }
+            match emit(kernel, Batch::PLACEHOLDER, &self.gpu) {
+                Ok(Emitted { text, groups, scratch, threads, generic }) => {
+                    let symbol = batch.add(&kernel.name.0, &text);
                     entries.push(KernelEntry { symbol, groups, scratch, threads, generic });
                 }
                 Err(why) => errors.push(Diagnostic::error(Code::UNSUPPORTED, format!("{}: {why}", kernel.name.0))),
@@ -91,66 +56,13 @@ impl Target for GpuTarget {
         if errors.has_errors() {
             return Err(errors);
         }
-        let pool = self.workers.pool(cx);
-        let mut out = CodeObject { texts: texts(&self.level, &batch, cx, &pool), ..CodeObject::default() };
-        let before = pool.found_in_cache();
-        let mut objects = Vec::new();
-        for (result, symbol) in pool.compile_batch(batch).into_iter().zip(symbols) {
-            match result {
-                Ok(object) => objects.push((symbol, object)),
-                Err(e) => errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", self.level))),
-            }
-        }
-        out.cached = pool.found_in_cache() - before;
-        if errors.has_errors() {
-            return Err(errors);
-        }
-        match (self.pack)(&objects, &pool, &self.machine) {
-            Ok(object) => {
-                let (name, extension) = (self.level.clone(), self.extension);
-                out.levels.push(LinkedLevel { name, extension, object, kernels: entries });
-                Ok(out)
-            }
-            Err(e) => {
-                errors.push(Diagnostic::error(Code::INTERNAL, format!("{}: {e}", self.level)));
-                Err(errors)
-            }
-        }
+        let pool = self.workers.pool(cx.jobs, &cx.worker, cx.cache.as_deref());
+        let texts = batch.texts(&self.level, &cx.keep, &pool);
+        let failed = |why: &dyn std::fmt::Display| Diagnostic::error(Code::INTERNAL, format!("{}: {why}", self.level));
+        let (objects, cached) =
+            batch.compile(&pool).map_err(|all| Diagnostics { items: all.iter().map(|error| failed(error)).collect() })?;
+        let object = (self.pack)(&objects, &pool, &self.machine).map_err(|e| Diagnostics { items: vec![failed(&e)] })?;
+        let level = LinkedLevel { name: self.level.clone(), extension: self.extension, object, kernels: entries };
+        Ok(CodeObject { levels: vec![level], texts, cached })
     }
-}
-
-fn texts(level: &str, batch: &[Job], cx: &EmitCx, pool: &WorkerPool) -> Vec<(String, String, String)> {
-    let mut texts = Vec::new();
-    for stage in &cx.keep {
-        let form = match stage.as_str() {
-            "mlir" => None,
-            "llvm" => Some(Form::LlvmIr),
-            "asm" => Some(Form::Assembly),
-            _ => continue,
-        };
-        for job in batch {
-            let text = match form {
-                None => job.mlir.clone(),
-                // Compiling it again reports the error; the text of what fails is only missing here.
-                Some(form) => pool.emit(job, form).map_or_else(|e| e.to_string(), |b| String::from_utf8_lossy(&b).into_owned()),
-            };
-            texts.push((stage.clone(), format!("{level} {}", job.key), text));
-        }
-    }
-    texts
-}
-
-/// A kernel under the name of its own text: equal kernels of all models share one cache entry.
-pub fn emit_named(kernel: &Kernel, gpu: &Gpu) -> Result<(String, Emitted), String> {
-    const PLACEHOLDER: &str = "oaaxc_kernel";
-    let mut emitted = emit(kernel, PLACEHOLDER, gpu)?;
-    let symbol = format!("k{:032x}", fnv(emitted.text.as_bytes()));
-    emitted.text = emitted.text.replace(PLACEHOLDER, &symbol);
-    Ok((symbol, emitted))
-}
-
-/// FNV-1a of 128 bits.
-fn fnv(bytes: &[u8]) -> u128 {
-    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |h: u128, b| (h ^ u128::from(*b)).wrapping_mul(prime))
 }

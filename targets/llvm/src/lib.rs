@@ -35,6 +35,7 @@
 //! `index`, `vector`, `ub`, and `llvm` for memory (`!llvm.ptr`, load, store, getelementptr), intrinsics and
 //! GPU kernels. `private` functions become internal to their object.
 
+mod batch;
 mod cache;
 mod codegen;
 mod compile;
@@ -51,6 +52,7 @@ pub mod testing;
 mod wire;
 mod worker;
 
+pub use batch::{Batch, Workers};
 pub use cache::Cache;
 pub use compile::{Form, compile_form, compile_module, emit_asm, emit_llvm_ir};
 pub use error::{BackendError, Stage};
