@@ -6,8 +6,6 @@ use oaaxc_emit::cast::value;
 use oaaxc_ir::DType;
 use oaaxc_ir::kernel::{Bounds, Compact};
 
-use crate::loops;
-
 /// Emits one compact step.
 pub fn compact(em: &mut Emitter, resolver: &mut Resolver, step: &Compact) {
     let mut code = resolver.code(&step.body);
@@ -16,7 +14,7 @@ pub fn compact(em: &mut Emitter, resolver: &mut Resolver, step: &Compact) {
     let (zero, one) = (em.w.int(0), em.w.int(1));
     let count = em.w.slot("i64", 1);
     em.w.line(format_args!("llvm.store {zero}, {count} : i64, !llvm.ptr"));
-    let open = loops::open(em, &step.axes);
+    let open = em.open(&step.axes);
     let position = em.w.op(format_args!("llvm.load {count} : !llvm.ptr -> i64"));
     em.scope.bind(step.position, &position);
     let values = em.code(&code, &[]);
@@ -29,7 +27,7 @@ pub fn compact(em: &mut Emitter, resolver: &mut Resolver, step: &Compact) {
     em.w.line(format_args!("llvm.store {more}, {count} : i64, !llvm.ptr"));
     em.w.jump(&next);
     em.w.block(&next, "");
-    loops::close(em, open);
+    em.close(open);
     if let Some(buffer) = step.count {
         let total = em.w.op(format_args!("llvm.load {count} : !llvm.ptr -> i64"));
         let access = resolver.affine_access(buffer, &[], Bounds::Inside);

@@ -146,9 +146,9 @@ impl Generator<'_> {
         let mut result = Ok(());
         let Generator { em, resolver, shared_scratch, routines, .. } = self;
         partition::over(em, &axes, &grain, &mut |em| {
-            let open = loops::open(em, &inside);
+            let open = em.open(&inside);
             result = items(em, resolver, shared_scratch, routines, &body);
-            loops::close(em, open);
+            em.close(open);
         });
         result.map(|()| partition::groups(&axes, &grain))
     }
@@ -238,9 +238,9 @@ fn items(
     for item in list {
         match item {
             Item::Sequential { axis, body } => {
-                let open = loops::open(em, std::slice::from_ref(axis));
+                let open = em.open(std::slice::from_ref(axis));
                 items(em, resolver, shared, routines, body)?;
-                loops::close(em, open);
+                em.close(open);
             }
             Item::Step(Step::Loop(l)) => one_loop(em, resolver, l),
             Item::Step(Step::Contract(c)) => one_loop(em, resolver, &c.expand(&em.kernel.buffers)),

@@ -8,43 +8,24 @@ use oaaxc_emit::access::Code;
 use oaaxc_emit::body::Emitter;
 use oaaxc_emit::cast::{Value, carried, value};
 use oaaxc_emit::nest::Nest;
-use oaaxc_emit::text::OpenLoop;
 use oaaxc_ir::DType;
-use oaaxc_ir::kernel::{Bounds, LoopAxis};
+use oaaxc_ir::kernel::Bounds;
 
 use crate::folds::{self, Key};
 
 /// Points whose accumulators lie on the stack at once.
 const BLOCK: i64 = 256;
 
-/// Opens loops over axes and binds them.
-pub fn open(em: &mut Emitter, axes: &[LoopAxis]) -> Vec<OpenLoop> {
-    axes.iter()
-        .map(|a| {
-            let high = em.expr(&a.extent);
-            let (zero, one) = (em.w.int(0), em.w.int(1));
-            let open = em.w.open(&zero, &high, &one);
-            em.scope.bind(a.axis, &open.counter);
-            open
-        })
-        .collect()
-}
-
-/// Closes loops.
-pub fn close(em: &mut Emitter, open: Vec<OpenLoop>) {
-    open.into_iter().rev().for_each(|l| em.w.close(l));
-}
-
 /// A whole nest, all of its axes inside.
 pub fn nest(em: &mut Emitter, nest: &Nest) {
     let Some((last, outer)) = nest.parallel.split_last() else {
         return point(em, nest);
     };
-    let loops = open(em, outer);
+    let loops = em.open(outer);
     let zero = em.w.int(0);
     let high = em.expr(&last.extent);
     inner(em, nest, &zero, &high);
-    close(em, loops);
+    em.close(loops);
 }
 
 /// The innermost parallel axis of a nest from `low` to `high`; the outer ones are bound.
@@ -156,7 +137,7 @@ fn fold(em: &mut Emitter, nest: &Nest) -> Vec<Value> {
     if let Some(position) = &position {
         em.w.line(format_args!("llvm.store {zero}, {position} : i64, !llvm.ptr"));
     }
-    let loops = open(em, &nest.reduce);
+    let loops = em.open(&nest.reduce);
     let values = em.code(&nest.body, &[]);
     let here = position.as_ref().map(|p| load(em, p, DType::I64).name);
     for ((fold, slot), key) in nest.folds.iter().zip(&slots).zip(&keys) {
@@ -173,7 +154,7 @@ fn fold(em: &mut Emitter, nest: &Nest) -> Vec<Value> {
         let next = em.w.int_op("addi", here, &one);
         store(em, position, &value(DType::I64, next));
     }
-    close(em, loops);
+    em.close(loops);
     nest.folds.iter().zip(&slots).map(|(f, slot)| load(em, slot, folds::accumulator(f))).collect()
 }
 
@@ -222,7 +203,7 @@ fn turned(em: &mut Emitter, nest: &Nest, low: &str, high: &str) {
         set(em, i, &l.counter, &neutral);
     }
     em.w.close(l);
-    let loops = open(em, &nest.reduce);
+    let loops = em.open(&nest.reduce);
     let end = em.w.int_op("addi", &blocks.counter, &count);
     let begin = blocks.counter.clone();
     let parts = match inside(em, &nest.body, last.axis, &begin, &end) {
@@ -243,7 +224,7 @@ fn turned(em: &mut Emitter, nest: &Nest, low: &str, high: &str) {
         }
         em.w.close(l);
     }
-    close(em, loops);
+    em.close(loops);
     let l = start(em);
     let params: Vec<Value> = (0..nest.folds.len()).map(|i| get(em, i, &l.counter)).collect();
     let values = em.code(&nest.post, &params);

@@ -7,8 +7,6 @@ use oaaxc_emit::sort::ordered_key;
 use oaaxc_ir::kernel::{Bounds, Index, Sort};
 use oaaxc_ir::{DType, Expr};
 
-use crate::loops;
-
 /// Bytes of scratch that a sort needs: two pairs of keys and positions.
 pub fn scratch(step: &Sort) -> Expr {
     step.along.extent.clone() * 32
@@ -20,10 +18,10 @@ pub fn sort(em: &mut Emitter, resolver: &mut Resolver, step: &Sort, scratch: &st
     let index: Vec<Index> = step.index.iter().map(Index::from).collect();
     let order = resolver.access(step.order, &index, Bounds::Inside, &mut Vec::new());
     em.scope.ranges = resolver.ranges.clone();
-    let outer = loops::open(em, &step.parallel);
+    let outer = em.open(&step.parallel);
     let n = em.expr(&step.along.extent);
     let along = std::slice::from_ref(&step.along);
-    let l = loops::open(em, along);
+    let l = em.open(along);
     let at = l[0].counter.clone();
     let values = em.code(&key, &[]);
     let ordered = ordered_key(&mut em.w, &values[step.value.0 as usize], step.descending);
@@ -32,16 +30,16 @@ pub fn sort(em: &mut Emitter, resolver: &mut Resolver, step: &Sort, scratch: &st
     let second = em.w.int_op("addi", &n, &at);
     let address = em.w.element(scratch, &second, "i64");
     em.w.line(format_args!("llvm.store {at}, {address} : i64, !llvm.ptr"));
-    loops::close(em, l);
+    em.close(l);
     let sorted = em.w.op(format_args!("func.call @oaaxc_sort({scratch}, {n}) : (!llvm.ptr, i64) -> !llvm.ptr"));
-    let l = loops::open(em, along);
+    let l = em.open(along);
     let at = em.w.int_op("addi", &n, &l[0].counter);
     let from = em.w.element(&sorted, &at, "i64");
     let position = em.w.op(format_args!("llvm.load {from} : !llvm.ptr -> i64"));
     let address = em.address(&order);
     em.store_to(&address, &value(DType::I64, position));
-    loops::close(em, l);
-    loops::close(em, outer);
+    em.close(l);
+    em.close(outer);
 }
 
 /// The merge sort: `data` holds n keys and n positions, then as much room again; answers where the sorted ones lie.

@@ -1,13 +1,13 @@
 //! Prints scalar bodies: operations, guarded loads, stores, faults.
 
-use oaaxc_ir::kernel::{Bounds, Kernel, Op};
+use oaaxc_ir::kernel::{Bounds, Kernel, LoopAxis, Op};
 use oaaxc_ir::{DType, Expr, Scalar};
 
 use crate::access::{Access, Check, Code, Put};
 use crate::cast::{self, Value, carried, stored, value};
 use crate::index::Scope;
 use crate::scalar;
-use crate::text::Writer;
+use crate::text::{OpenLoop, Writer};
 
 /// A kernel's function as it grows.
 #[derive(Debug)]
@@ -48,6 +48,21 @@ impl Emitter<'_> {
     /// A size expression as i64.
     pub fn expr(&mut self, e: &Expr) -> String {
         self.scope.emit(&mut self.w, e)
+    }
+    /// Opens one loop an axis, outermost first, and binds the axes.
+    pub fn open(&mut self, axes: &[LoopAxis]) -> Vec<OpenLoop> {
+        let one = |axis: &LoopAxis| {
+            let high = self.expr(&axis.extent);
+            let (zero, one) = (self.w.int(0), self.w.int(1));
+            let open = self.w.open(&zero, &high, &one);
+            self.scope.bind(axis.axis, &open.counter);
+            open
+        };
+        axes.iter().map(one).collect()
+    }
+    /// Closes loops in the order opposite to that in which they were opened.
+    pub fn close(&mut self, open: Vec<OpenLoop>) {
+        open.into_iter().rev().for_each(|l| self.w.close(l));
     }
     /// The values of a body.
     pub fn code(&mut self, code: &Code, params: &[Value]) -> Vec<Value> {

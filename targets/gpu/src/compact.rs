@@ -6,7 +6,7 @@ use oaaxc_emit::cast::{cast, value};
 use oaaxc_ir::DType;
 use oaaxc_ir::kernel::{Bounds, Compact};
 
-use crate::group::{Group, close, open};
+use crate::group::Group;
 use crate::loops::{get, set};
 
 /// Emits one compact step.
@@ -19,7 +19,7 @@ pub(crate) fn compact(g: &mut Group, em: &mut Emitter, resolver: &mut Resolver, 
     let all = g.first_thread(em);
     let (zero, one) = (em.w.int(0), em.w.int(1));
     set(em, &count, &value(DType::I64, zero));
-    let loops = open(em, &step.axes);
+    let loops = em.open(&step.axes);
     let position = get(em, &count, DType::I64).name;
     em.scope.bind(step.position, &position);
     let values = em.code(&code, &[]);
@@ -32,7 +32,7 @@ pub(crate) fn compact(g: &mut Group, em: &mut Emitter, resolver: &mut Resolver, 
     set(em, &count, &value(DType::I64, more));
     em.w.jump(&next);
     em.w.block(&next, "");
-    close(em, loops);
+    em.close(loops);
     if let Some(buffer) = step.count {
         let total = get(em, &count, DType::I64);
         let access = resolver.affine_access(buffer, &[], Bounds::Inside);

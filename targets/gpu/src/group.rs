@@ -80,21 +80,3 @@ pub(crate) fn bind(em: &mut Emitter, axes: &[LoopAxis], at: &str) {
         em.scope.bind(axis.axis, name);
     }
 }
-
-/// Opens loops over axes and binds them; all threads run them alike where the extents are the same for all.
-pub(crate) fn open(em: &mut Emitter, axes: &[LoopAxis]) -> Vec<OpenLoop> {
-    axes.iter()
-        .map(|a| {
-            let high = em.expr(&a.extent);
-            let (zero, one) = (em.w.int(0), em.w.int(1));
-            let open = em.w.open(&zero, &high, &one);
-            em.scope.bind(a.axis, &open.counter);
-            open
-        })
-        .collect()
-}
-
-/// Closes loops.
-pub(crate) fn close(em: &mut Emitter, open: Vec<OpenLoop>) {
-    open.into_iter().rev().for_each(|l| em.w.close(l));
-}

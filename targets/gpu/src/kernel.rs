@@ -15,7 +15,7 @@ use oaaxc_ir::kernel::{Item, Kernel, Loop, Role, Step};
 use oaaxc_ir::{DType, Expr};
 
 use crate::device::{GLOBAL, Gpu, SHARED};
-use crate::group::{self, Group, bind, total};
+use crate::group::{Group, bind, total};
 use crate::schedule::{self, Owner};
 use crate::{compact, contract, loops, sort};
 
@@ -155,9 +155,9 @@ impl Generator<'_> {
         let Generator { em, resolver, group: g } = self;
         over_groups(em, &groups, &mut |em, number| {
             bind(em, &axes, number);
-            let open = group::open(em, &inside);
+            let open = em.open(&inside);
             result = items(g, em, resolver, &body);
-            group::close(em, open);
+            em.close(open);
         });
         result.map(|()| groups)
     }
@@ -241,9 +241,9 @@ fn items(g: &mut Group, em: &mut Emitter, resolver: &mut Resolver, list: &[Item]
     for item in list {
         match item {
             Item::Sequential { axis, body } => {
-                let open = group::open(em, std::slice::from_ref(axis));
+                let open = em.open(std::slice::from_ref(axis));
                 items(g, em, resolver, body)?;
-                group::close(em, open);
+                em.close(open);
                 continue;
             }
             Item::Step(Step::Loop(l)) => one_loop(g, em, resolver, l),

@@ -6,7 +6,7 @@ use oaaxc_emit::folds;
 use oaaxc_emit::nest::Nest;
 use oaaxc_ir::DType;
 
-use crate::group::{self, Group, bind, close, open, total};
+use crate::group::{self, Group, bind, total};
 use crate::reduce::{self, State};
 use crate::schedule::{self, Owner};
 
@@ -18,15 +18,15 @@ pub(crate) fn nest(g: &mut Group, em: &mut Emitter, nest: &Nest) {
             let count = em.expr(&total(free));
             let l = g.strided(em, &count);
             bind(em, free, &l.counter);
-            let inner = open(em, rest);
+            let inner = em.open(rest);
             point(em, nest);
-            close(em, inner);
+            em.close(inner);
             em.w.close(l);
         }
         Owner::Group => {
-            let loops = open(em, &nest.parallel);
+            let loops = em.open(&nest.parallel);
             shared_point(g, em, nest);
-            close(em, loops);
+            em.close(loops);
         }
     }
 }
@@ -42,7 +42,7 @@ pub(crate) fn point(em: &mut Emitter, nest: &Nest) {
             let zero = em.w.int(0);
             set(em, position, &value(DType::I64, zero));
         }
-        let loops = open(em, &nest.reduce);
+        let loops = em.open(&nest.reduce);
         let here = position.as_ref().map_or(String::new(), |p| get(em, p, DType::I64).name);
         step(em, nest, &states, &here);
         if let Some(position) = &position {
@@ -50,7 +50,7 @@ pub(crate) fn point(em: &mut Emitter, nest: &Nest) {
             let next = em.w.int_op("addi", &here, &one);
             set(em, position, &value(DType::I64, next));
         }
-        close(em, loops);
+        em.close(loops);
         reduce::results(em, nest, &states)
     };
     finish(em, nest, &params);

@@ -11,7 +11,7 @@ use oaaxc_ir::kernel::{Bounds, Index, Sort};
 use oaaxc_ir::{DType, Expr};
 
 use crate::device::GLOBAL;
-use crate::group::{Group, close, open};
+use crate::group::Group;
 
 /// Bytes of scratch: keys and positions, both up to the next power of two.
 fn scratch(step: &Sort) -> Expr {
@@ -25,7 +25,7 @@ pub(crate) fn sort(g: &mut Group, em: &mut Emitter, resolver: &mut Resolver, ste
     let index: Vec<Index> = step.index.iter().map(Index::from).collect();
     let order = resolver.access(step.order, &index, Bounds::Inside, &mut Vec::new());
     em.scope.ranges = resolver.ranges.clone();
-    let outer = open(em, &step.parallel);
+    let outer = em.open(&step.parallel);
     let n = em.expr(&step.along.extent);
     let (zero, one, two) = (em.w.int(0), em.w.int(1), em.w.int(2));
     let padded = power_of_two(em, &n);
@@ -89,7 +89,7 @@ pub(crate) fn sort(g: &mut Group, em: &mut Emitter, resolver: &mut Resolver, ste
     em.w.close(l);
     g.barrier(em);
     let _ = one;
-    close(em, outer);
+    em.close(outer);
 }
 
 /// The next power of two, at least 1.

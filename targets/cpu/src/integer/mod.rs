@@ -11,7 +11,7 @@ use oaaxc_ir::kernel::LoopAxis;
 use oaaxc_ir::{AxisId, DType, Expr};
 
 use crate::kernel::Generator;
-use crate::{loops, partition};
+use crate::partition;
 use plan::{Plan, Side};
 
 /// Emits the contraction; answers its groups.
@@ -125,9 +125,9 @@ fn pack(em: &mut Emitter, plan: &Plan, side: &Side, (first, count): (&str, &str)
         let l = em.w.open(&zero, count, &one);
         let at = em.w.int_op("addi", first, &l.counter);
         bind(em, &side.code_axes, &at);
-        let open = loops::open(em, &side.code_k);
+        let open = em.open(&side.code_k);
         store(em, &l.counter);
-        loops::close(em, open);
+        em.close(open);
         em.w.close(l);
         return;
     }
@@ -155,13 +155,13 @@ fn pack(em: &mut Emitter, plan: &Plan, side: &Side, (first, count): (&str, &str)
         em.scope.bind(axis.axis, &l.counter);
         open.push(l);
     } else {
-        open.extend(loops::open(em, &side.code_k));
+        open.extend(em.open(&side.code_k));
     }
     let l = em.w.open(&zero, count, &one);
     place_column(em, side, (first, &l.counter), &tables);
     store(em, &l.counter);
     em.w.close(l);
-    loops::close(em, open);
+    em.close(open);
 }
 
 /// Both factors of a pair at once, as one 32-bit store: neighbouring columns then lie side by side.
