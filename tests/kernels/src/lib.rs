@@ -5,9 +5,12 @@ pub mod contractions;
 pub mod operations;
 pub mod structures;
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use oaaxc_ir::expr::{Expr, SymId};
 use oaaxc_ir::interpret::kernel::{run, storage_len};
-use oaaxc_ir::kernel::{Kernel, Role};
+use oaaxc_ir::kernel::{BufferId, Kernel, Role, Step};
 use oaaxc_ir::{DType, Scalar};
 
 /// Kernel, sizes of its symbols, one memory per argument (outputs included), relative tolerance.
@@ -140,4 +143,45 @@ pub fn memory(kernel: &Kernel, dims: &[i64], mut f: impl FnMut(usize, DType) -> 
         out
     };
     kernel.arguments().enumerate().map(one).collect()
+}
+
+/// Tests of a family, each case with a check of the target's: `tests!(operations, check)`. The lists stand here once,
+/// so that a case runs on every target.
+#[macro_export]
+macro_rules! tests {
+    (operations, $check:ident) => {
+        $crate::tests!(@ $check operations: unary_operations_agree binary_operations_agree casts_and_choices_agree);
+    };
+    (structures, $check:ident) => {
+        $crate::tests!(@ $check structures:
+            folds_agree_in_every_direction rows_with_private_memory_and_a_sequence sorts_are_stable_and_put_nan_last
+            compaction_counts_and_keeps_order an_index_outside_is_padding_or_a_fault
+            windows_read_padding_and_guards_touch_nothing views_broadcasts_and_tiles
+            elementwise_work_of_any_rank_is_cut_into_groups);
+    };
+    (contractions, $check:ident) => {
+        $crate::tests!(@ $check contractions:
+            products_with_every_tail products_of_symbolic_sizes convolutions_with_tails_padding_and_strides
+            depthwise_convolutions integer_products_are_exact integer_convolutions_are_exact products_of_halves);
+    };
+    (@ $check:ident $family:ident: $($case:ident)*) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::$family::$case(&mut $check);
+            }
+        )*
+    };
+}
+
+/// Whether a text was not asked about before in this process: cases repeat kernels with other data.
+pub fn is_new(text: &str) -> bool {
+    static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    KNOWN.lock().unwrap_or_else(|p| p.into_inner()).insert(text.to_string())
+}
+
+/// Whether the kernel is a product of plain halves, which matrix instructions take.
+pub fn multiplies_halves(kernel: &Kernel) -> bool {
+    let half = |b: BufferId| matches!(kernel.buffer(b).dtype, DType::F16 | DType::BF16);
+    matches!(kernel.single_step(), Some(Step::Contract(c)) if half(c.a.buffer) && half(c.b.buffer))
 }

@@ -1,12 +1,10 @@
-//! Compiles kernels for every compute capability; NVIDIA's assembler, where it is installed, must take them.
+//! Compiles kernels for every compute capability; NVIDIA's assembler must take them.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
 
-use oaaxc_ir::DType;
-use oaaxc_ir::kernel::{BufferId, Kernel, Step};
+use oaaxc_ir::kernel::Kernel;
+use oaaxc_kernel_cases::{is_new, multiplies_halves};
 use oaaxc_llvm::compile_module;
 use oaaxc_target_cuda::{CHIPS, gpu, machine};
 use oaaxc_target_gpu::emit_kernel;
@@ -21,7 +19,7 @@ pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
         let level = machine(chip).unwrap();
         let text = compile_module(&emitted.text, &level).unwrap_or_else(|e| panic!("{chip}: {e}\n{}", emitted.text));
         let matrix = String::from_utf8_lossy(&text).contains("mma.sync");
-        assert_eq!(matrix, has_halves(kernel), "{chip} {}: matrix instructions", kernel.name.0);
+        assert_eq!(matrix, multiplies_halves(kernel), "{chip} {}: matrix instructions", kernel.name.0);
         assemble(&text, chip, &kernel.name.0);
     }
 }
@@ -29,9 +27,7 @@ pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
 fn assemble(text: &[u8], chip: &str, name: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let program = root.join(".venv/lib/python3.11/site-packages/nvidia/cu13/bin/ptxas");
-    if !program.exists() {
-        return;
-    }
+    assert!(program.exists(), "no ptxas: `scripts/setup test` installs it");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kernel.ptx");
     std::fs::write(&path, text).unwrap();
@@ -45,16 +41,4 @@ fn assemble(text: &[u8], chip: &str, name: &str) {
     let out = out.unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{chip} {name}: {said}\n{}", String::from_utf8_lossy(text));
-}
-
-/// Cases repeat kernels with other data: each text is compiled once.
-fn is_new(text: &str) -> bool {
-    static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    KNOWN.lock().unwrap_or_else(|p| p.into_inner()).insert(text.to_string())
-}
-
-/// Whether the kernel is a product of plain halves.
-fn has_halves(kernel: &Kernel) -> bool {
-    let half = |b: BufferId| matches!(kernel.buffer(b).dtype, DType::F16 | DType::BF16);
-    matches!(kernel.single_step(), Some(Step::Contract(c)) if half(c.a.buffer) && half(c.b.buffer))
 }

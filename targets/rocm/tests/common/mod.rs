@@ -1,10 +1,7 @@
 //! Compiles and links kernels for every chip, and looks at the machine code's metadata.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
-
-use oaaxc_ir::DType;
-use oaaxc_ir::kernel::{BufferId, Kernel, Step};
+use oaaxc_ir::kernel::{Kernel, Step};
+use oaaxc_kernel_cases::{is_new, multiplies_halves};
 use oaaxc_llvm::{compile_module, emit_asm, link};
 use oaaxc_target_gpu::emit_kernel;
 use oaaxc_target_rocm::{CHIPS, gpu, machine};
@@ -30,7 +27,7 @@ pub fn check(kernel: &Kernel, _: &[i64], _: &[Vec<u8>], _: f64) {
         assert_eq!(value(".max_flat_workgroup_size:"), Some(emitted.threads.to_string().as_str()), "{chip} {name}");
         // Halves are multiplied by matrix instructions.
         let matrix = text.contains("v_mfma_") || text.contains("v_wmma_");
-        assert_eq!(matrix, has_halves(kernel), "{chip} {name}: matrix instructions");
+        assert_eq!(matrix, multiplies_halves(kernel), "{chip} {name}: matrix instructions");
         assert!(text.contains(".amdhsa_code_object_version 5"), "{chip} {name}");
     }
 }
@@ -41,16 +38,4 @@ fn private_limit(chip: &str, kernel: &Kernel) -> u64 {
         Some(Step::Contract(_)) if chip.starts_with("gfx1") => 1024,
         _ => 0,
     }
-}
-
-/// Cases repeat kernels with other data: each text is compiled once.
-fn is_new(text: &str) -> bool {
-    static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    KNOWN.lock().unwrap_or_else(|p| p.into_inner()).insert(text.to_string())
-}
-
-/// Whether the kernel is a product of plain halves.
-fn has_halves(kernel: &Kernel) -> bool {
-    let half = |b: BufferId| matches!(kernel.buffer(b).dtype, DType::F16 | DType::BF16);
-    matches!(kernel.single_step(), Some(Step::Contract(c)) if half(c.a.buffer) && half(c.b.buffer))
 }
