@@ -2,7 +2,7 @@
 //! allocated block by block from the C heap, as the host frees them.
 
 use oaax_core::{Memory, Output, PortInfo, Tensor, Value, abi::DType};
-use oaax_service::{Failure, Outcome, Status};
+use oaax_service::{Failure, Outcome, Status, block};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// `tensors_struct`.
@@ -249,16 +249,6 @@ impl Drop for Response {
     fn drop(&mut self) {
         // SAFETY: every block is ours and from the C heap.
         unsafe { free(self.0) };
-    }
-}
-
-/// A zeroed block for `count` values (at least one).
-fn block<T>(count: usize) -> Outcome<*mut T> {
-    // SAFETY: plain allocation; calloc checks the product.
-    let start = unsafe { libc::calloc(count.max(1), size_of::<T>()) };
-    match start.is_null() {
-        false => Ok(start.cast()),
-        true => Err(Failure::new(Status::OutOfMemory, "no memory for an output")),
     }
 }
 

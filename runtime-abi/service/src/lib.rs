@@ -6,6 +6,7 @@
 //! Never: writes anywhere but to the log file that the host names.
 
 mod engine;
+mod memory;
 mod settings;
 mod status;
 mod texts;
@@ -13,6 +14,7 @@ mod texts;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use engine::{Done, Engine, Loaded, Request, Source};
+pub use memory::block;
 pub use settings::{Settings, is_known};
 pub use status::{Failure, Outcome, Status};
 pub use texts::{Log, Texts};
