@@ -14,7 +14,6 @@ use oaaxc_ir::program::{Instr, Launch, Program, SlotId, SlotKind};
 
 use crate::kernel::epilogue::epilogue;
 use crate::kernel::inline::inline;
-use crate::kernel::resolve::visit_bodies;
 use crate::kernel::uses::{Uses, uses};
 
 /// Largest body after fusion, in operations.
@@ -182,7 +181,7 @@ fn written_slots(launch: &Launch) -> impl Iterator<Item = SlotId> + '_ {
 
 fn ops(kernel: &Kernel) -> usize {
     let mut count = 0;
-    visit_bodies(&mut kernel.clone(), &mut |body| count += body.ops.len());
+    kernel.visit_bodies(&mut |body| count += body.ops.len());
     count
 }
 

@@ -11,7 +11,7 @@ use oaaxc_ir::{DType, Scalar};
 
 use crate::kernel::epilogue::own_axes;
 use crate::kernel::fuse::{adopt, argument_of, merged, plain_loop};
-use crate::kernel::resolve::{drop_unused, visit_bodies};
+use crate::kernel::resolve::drop_unused;
 
 /// A loop without reduction that writes one buffer at its own axes.
 pub struct Producer<'a> {
@@ -370,26 +370,26 @@ fn view_operand(operand: &mut Operand, p: &Producer) -> Option<()> {
     Some(())
 }
 
-/// Whether a load of the buffer checks the model's own data.
-fn raises_faults(kernel: &Kernel, read: BufferId) -> bool {
+/// Whether a load of the buffer is of such a kind.
+fn some_load(kernel: &Kernel, read: BufferId, kind: impl Fn(&[Index], Bounds) -> bool) -> bool {
     let mut some = false;
-    visit_bodies(&mut kernel.clone(), &mut |body| {
-        let checked = |op: &Op| matches!(op, Op::Load { buffer, bounds: Bounds::Fault, .. } if *buffer == read);
-        some |= body.ops.iter().any(checked);
-    });
-    some
-}
-
-/// Whether the kernel reads the buffer at places that it computes.
-fn picks(kernel: &Kernel, read: BufferId) -> bool {
-    let mut some = false;
-    visit_bodies(&mut kernel.clone(), &mut |body| {
+    kernel.visit_bodies(&mut |body| {
         some |= body.ops.iter().any(|op| match op {
-            Op::Load { buffer, index, .. } => *buffer == read && index.iter().any(|i| matches!(i, Index::Value(_))),
+            Op::Load { buffer, index, bounds, .. } => *buffer == read && kind(index, *bounds),
             _ => false,
         });
     });
     some
+}
+
+/// Whether a load of the buffer checks the model's own data.
+fn raises_faults(kernel: &Kernel, read: BufferId) -> bool {
+    some_load(kernel, read, |_, bounds| bounds == Bounds::Fault)
+}
+
+/// Whether the kernel reads the buffer at places that it computes.
+fn picks(kernel: &Kernel, read: BufferId) -> bool {
+    some_load(kernel, read, |index, _| index.iter().any(|i| matches!(i, Index::Value(_))))
 }
 
 /// Whether computing the value takes at most so many loads and simple operations, one of each being about what it costs to load it.

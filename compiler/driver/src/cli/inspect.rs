@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use oaaxc_base::{Code, Diagnostic, Diagnostics};
-use oaaxc_container::{Dim, Report, ValueInfo, ValueType};
+use oaaxc_container::{Dim, OpenedPackage, Report, ValueInfo, ValueType};
 use oaaxc_ir::{Def, Graph, NodeId};
 use serde_json::json;
 
@@ -60,9 +60,10 @@ pub fn main(arguments: &Arguments, console: &Console) -> Outcome {
     if arguments.around.is_some() {
         return Err(usage("--around looks at a model, and this is an artefact"));
     }
-    let report = oaaxc_container::inspect(&arguments.path).map_err(failed)?;
+    let package = oaaxc_container::open(&arguments.path).map_err(failed)?;
+    let report = package.report();
     if let Some(path) = &arguments.html {
-        return html(&arguments.path, &report, path, console);
+        return html(&arguments.path, &package, &report, path, console);
     }
     if console.json {
         console.object(&serde_json::to_value(&report).map_err(|e| one(Diagnostic::error(Code::INTERNAL, e.to_string())))?);
@@ -119,9 +120,8 @@ fn remote(text: &str, registry: &RegistryArguments, console: &Console) -> Outcom
 const PROGRAM_LIMIT: u64 = 256 << 20;
 
 /// Writes the page of an artefact.
-fn html(artefact: &Path, report: &Report, path: &Path, console: &Console) -> Outcome {
+fn html(artefact: &Path, package: &OpenedPackage, report: &Report, path: &Path, console: &Console) -> Outcome {
     let damaged = |e: &dyn std::fmt::Display| one(Diagnostic::error(Code::ARTEFACT, format!("{}: {e}", artefact.display())));
-    let package = oaaxc_container::open(artefact).map_err(|e| damaged(&e))?;
     let mut programs = Vec::new();
     for variant in &report.manifest.variants {
         programs.push(match package.has_variant(&variant.id) {

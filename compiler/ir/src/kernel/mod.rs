@@ -299,6 +299,21 @@ impl Kernel {
         }
         walk(&self.body, f);
     }
+    /// Calls `f` on every scalar body, in order.
+    pub fn visit_bodies<'a>(&'a self, f: &mut dyn FnMut(&'a Body)) {
+        self.visit_steps(&mut |step| match step {
+            Step::Loop(l) => {
+                f(&l.body);
+                f(&l.post);
+            }
+            Step::Contract(c) => {
+                [&c.a, &c.b].iter().filter_map(|operand| operand.prologue.as_ref()).for_each(|(body, _)| f(body));
+                f(&c.post);
+            }
+            Step::Sort(s) => f(&s.key),
+            Step::Compact(c) => f(&c.body),
+        });
+    }
     /// The only step, where the kernel is nothing else (outer parallel axes allowed).
     pub fn single_step(&self) -> Option<&Step> {
         match &self.body[..] {
