@@ -42,7 +42,7 @@ impl Runner {
                 return Err(Diagnostic::error(Code::UNSUPPORTED, "a runner takes tensors only"));
             };
             let path = folder.path().join(format!("input_{i}.npy"));
-            std::fs::write(&path, data::encode(tensor, name, "npy")?).map_err(|e| failed(&e))?;
+            std::fs::write(&path, data::encode(tensor, name, "npy").map_err(unnamed)?).map_err(|e| failed(&e))?;
             command.arg("--input").arg(format!("{name}={}", path.display()));
         }
         let done = command.stdin(Stdio::null()).output();
@@ -52,9 +52,15 @@ impl Runner {
             let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without a word").to_string();
             return Err(Diagnostic::error(Code::RUN, format!("{} ended with {}: {last}", self.words[0], done.status)));
         }
-        // NumPy has no name for some types (bfloat16, the 8-bit floats): what the runner writes of them is not read.
-        let unread = |d: Diagnostic| Diagnostic { code: Code::UNSUPPORTED, ..d };
-        let read = |name: &String| data::read(&results.join(format!("{}.npy", data::file_name(name)))).map_err(unread);
+        let read = |name: &String| data::read(&results.join(format!("{}.npy", data::file_name(name)))).map_err(unnamed);
         outputs.iter().map(|name| Ok(Datum::Tensor(read(name)?))).collect()
+    }
+}
+
+/// NumPy's files have no name for some types (bfloat16, the 8-bit floats): such a tensor cannot pass, which is no fault of its data.
+fn unnamed(error: Diagnostic) -> Diagnostic {
+    match error.code {
+        Code::REQUEST => Diagnostic { code: Code::UNSUPPORTED, ..error },
+        _ => error,
     }
 }
